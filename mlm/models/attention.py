@@ -1,0 +1,70 @@
+"""Multi-head self-attention with whole heads on each tensor-parallel rank (paper, section 3, figure 3b)."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mlm.models.blocked_attention import blocked_causal_attention
+from mlm.parallel.linear import ColumnParallelLinear, RowParallelLinear
+from mlm.parallel.mesh import Axis
+from mlm.parallel.rng import RngStreams
+
+
+class SelfAttention(nn.Module):
+    """Y = sum_i softmax(Q_i K_i^T / sqrt(d)) V_i B_i + b, the sum over heads being split over tp.
+
+    The projection to Q, K, V is split by columns, so that each rank computes its heads/tp heads alone; the
+    output projection B is split by rows, so that g sums the heads' contributions: one all-reduce forward,
+    one (f) backward.
+
+    Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks.
+    Parameters: qkv weight [3*hidden/tp, hidden] and bias, projection weight [hidden, hidden/tp] and bias.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_heads: int,
+        *,
+        tp: Axis,
+        rng: RngStreams,
+        init_std: float,
+        projection_init_std: float,
+        bias: bool,
+        dropout: float,
+        overlap: bool,
+        dtype: torch.dtype,
+    ):
+        super().__init__()
+        self.head_dim = hidden_size // num_heads
+        self.dropout = dropout
+        self.rng = rng
+        # Rows ordered [heads, 3, head_dim]: a plain split on dim 0 gives every rank whole heads at any tp,
+        # so checkpoints need no knowledge of the degree they were written at.
+        self.qkv = ColumnParallelLinear(
+            hidden_size, 3 * hidden_size, tp=tp, init_std=init_std, bias=bias, overlap=overlap, dtype=dtype
+        )
+        self.projection = RowParallelLinear(
+            hidden_size, hidden_size, tp=tp, init_std=projection_init_std, bias=bias, dtype=dtype
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, seq, _ = x.shape
+        qkv = self.qkv(x)  # [batch, seq, heads/tp * 3 * head_dim]
+        qkv = qkv.view(batch, seq, -1, 3, self.head_dim)  # [batch, seq, heads/tp, 3, head_dim]
+        q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # 3 x [batch, heads/tp, seq, head_dim]
+        y = self._attend(q, k, v)  # [batch, heads/tp, seq, head_dim]
+        return self.projection(y.transpose(1, 2).reshape(batch, seq, -1))
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        # scaled_dot_product_attention drops by the argument alone, in eval mode too.
+        dropout = self.dropout if self.training else 0.0
+        if dropout > 0.0:
+            # These probabilities exist on this rank only: its own random numbers.
+            with self.rng.tensor_parallel_region():
+                return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+        if q.device.type == "cpu":
+            return blocked_causal_attention(q, k, v)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)

@@ -1,0 +1,39 @@
+"""One transformer layer."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mlm.models.attention import SelfAttention
+from mlm.models.mlp import Mlp
+from mlm.parallel.norm import LayerNorm
+
+
+class Block(nn.Module):
+    """x + Dropout(Attention(LN(x))), then x + Dropout(Mlp(LN(x))): LayerNorm at the input of each sub-layer.
+
+    Residuals, dropout and LayerNorm are computed on every tp rank alike (paper, section 3): the layer
+    communicates only inside attention and MLP, twice forward and twice backward.
+
+    Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks.
+    """
+
+    def __init__(
+        self,
+        attention_norm: LayerNorm,
+        attention: SelfAttention,
+        mlp_norm: LayerNorm,
+        mlp: Mlp,
+        dropout: float,
+    ):
+        super().__init__()
+        self.attention_norm = attention_norm
+        self.attention = attention
+        self.mlp_norm = mlp_norm
+        self.mlp = mlp
+        self.dropout = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + F.dropout(self.attention(self.attention_norm(x)), self.dropout, self.training)
+        return x + F.dropout(self.mlp(self.mlp_norm(x)), self.dropout, self.training)

@@ -1,0 +1,66 @@
+"""What stands before the first layer and after the last: token and position embeddings, output layer."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mlm.parallel.collectives import copy_to_tp
+from mlm.parallel.cross_entropy import linear_cross_entropy
+from mlm.parallel.embedding import PositionEmbedding, VocabParallelEmbedding
+from mlm.parallel.mesh import Axis
+from mlm.parallel.parameter import Declaration, DeclaringModule
+
+
+class Embedding(nn.Module):
+    """Dropout(word[ids] + position[0..seq-1]).
+
+    Shapes: ids [batch, seq] -> [batch, seq, hidden], equal on all tp ranks.
+    """
+
+    def __init__(self, word: VocabParallelEmbedding, position: PositionEmbedding, dropout: float):
+        super().__init__()
+        self.word = word
+        self.position = position
+        self.dropout = dropout
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.word(ids) + self.position(ids.shape[1])
+        return F.dropout(x, self.dropout, self.training)
+
+
+class OutputLayer(DeclaringModule):
+    """Logits Z = X E^T, split along the vocabulary as E is (paper, section 3).
+
+    tied: the embedding's own weight [padded_vocab/tp, hidden]; None: a parameter of its own.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        padded_vocab_size: int,
+        hidden_size: int,
+        *,
+        tp: Axis,
+        tied: nn.Parameter | None,
+        init_std: float,
+        dtype: torch.dtype = torch.float32,
+    ):
+        super().__init__(tp)
+        self.vocab_size = vocab_size
+        if tied is None:
+            declaration = Declaration(
+                (padded_vocab_size, hidden_size), split_dim=0, init_std=init_std, drawn_rows=vocab_size
+            )
+            self.declare("weight", declaration, dtype)
+        else:
+            self.weight = tied
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [batch, seq, padded_vocab/tp] of x [batch, seq, hidden]."""
+        return F.linear(copy_to_tp(x, self.tp), self.weight)
+
+    def loss(self, x: Tensor, targets: Tensor, token_weights: Tensor) -> Tensor:
+        """Sum of token_weights * negative log likelihood in nats, a scalar; the logits are never whole."""
+        return linear_cross_entropy(x, self.weight, targets, token_weights, self.tp, self.vocab_size)

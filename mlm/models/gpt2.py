@@ -1,0 +1,109 @@
+"""GPT-2: a left-to-right transformer (paper, sections 2.2 and 3), split over the tensor-parallel axis."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from mlm.models.attention import SelfAttention
+from mlm.models.block import Block
+from mlm.models.embeddings import Embedding, OutputLayer
+from mlm.models.mlp import Mlp
+from mlm.parallel.embedding import PositionEmbedding, VocabParallelEmbedding
+from mlm.parallel.mesh import Axis
+from mlm.parallel.norm import LayerNorm
+from mlm.parallel.rng import RngStreams
+
+
+class Gpt2(nn.Module):
+    """Embeddings, num_layers pre-LayerNorm blocks, a final LayerNorm, an output layer.
+
+    Shapes: ids [batch, seq] -> logits [batch, seq, padded_vocab/tp], or with targets and token_weights
+    [batch, seq] the scalar sum of token_weight * nll in nats, equal on all tp ranks.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_layers: int,
+        hidden_size: int,
+        num_heads: int,
+        ffn_hidden_size: int,
+        seq_length: int,
+        vocab_size: int,
+        padded_vocab_size: int,
+        tie_embeddings: bool,
+        bias: bool,
+        gelu: str,
+        layernorm_eps: float,
+        dropout: float,
+        attention_dropout: float,
+        init_std: float,
+        tp: Axis,
+        rng: RngStreams,
+        overlap: bool = True,
+        dtype: torch.dtype = torch.float32,
+    ):
+        super().__init__()
+        # Each layer adds two terms to the residual stream; without the factor its variance would grow
+        # with depth (section 4.2).
+        projection_init_std = init_std / math.sqrt(2 * num_layers)
+
+        def norm() -> LayerNorm:
+            return LayerNorm(hidden_size, tp=tp, eps=layernorm_eps, bias=bias, dtype=dtype)
+
+        def block() -> Block:
+            attention = SelfAttention(
+                hidden_size,
+                num_heads,
+                tp=tp,
+                rng=rng,
+                init_std=init_std,
+                projection_init_std=projection_init_std,
+                bias=bias,
+                dropout=attention_dropout,
+                overlap=overlap,
+                dtype=dtype,
+            )
+            mlp = Mlp(
+                hidden_size,
+                ffn_hidden_size,
+                tp=tp,
+                init_std=init_std,
+                projection_init_std=projection_init_std,
+                bias=bias,
+                gelu=gelu,
+                overlap=overlap,
+                dtype=dtype,
+            )
+            return Block(norm(), attention, norm(), mlp, dropout)
+
+        word = VocabParallelEmbedding(
+            vocab_size, padded_vocab_size, hidden_size, tp=tp, init_std=init_std, dtype=dtype
+        )
+        position = PositionEmbedding(seq_length, hidden_size, tp=tp, init_std=init_std, dtype=dtype)
+        self.embedding = Embedding(word, position, dropout)
+        self.layers = nn.ModuleList(block() for _ in range(num_layers))
+        self.final_norm = norm()
+        self.head = OutputLayer(
+            vocab_size,
+            padded_vocab_size,
+            hidden_size,
+            tp=tp,
+            tied=word.weight if tie_embeddings else None,
+            init_std=init_std,
+            dtype=dtype,
+        )
+
+    def forward(
+        self, ids: Tensor, targets: Tensor | None = None, token_weights: Tensor | None = None
+    ) -> Tensor:
+        x = self.embedding(ids)  # [batch, seq, hidden]
+        for layer in self.layers:
+            x = layer(x)
+        x = self.final_norm(x)
+        if targets is None or token_weights is None:
+            return self.head(x)
+        return self.head.loss(x, targets, token_weights)
