@@ -43,3 +43,7 @@ class CheckpointError(MlmError):
 
 class LaunchError(MlmError):
     """Workers cannot be started or joined."""
+
+
+class TrainError(MlmError):
+    """Training cannot go on, for instance because the loss is no longer a number."""

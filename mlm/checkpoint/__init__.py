@@ -1,0 +1,1 @@
+"""Checkpoints in the logical layout: one global tensor per parameter, whatever the degrees were."""

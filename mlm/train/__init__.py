@@ -1,0 +1,1 @@
+"""Training: what the worker processes do. Composes models, data, optimizer and checkpoints."""

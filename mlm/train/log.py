@@ -1,0 +1,26 @@
+"""The ranked logger: rank 0 speaks to the console and train.log, other ranks only when they must."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+logger = logging.getLogger("mlm")
+
+
+def set_up_logging(rank: int, run_dir: Path) -> None:
+    """Rank 0: every message, to standard output as it is and to run_dir/train.log with the time.
+
+    Other ranks: warnings and worse, with the rank in front, to standard error and the same file.
+    """
+    logger.handlers.clear()
+    logger.propagate = False
+    logger.setLevel(logging.INFO if rank == 0 else logging.WARNING)
+    who = "" if rank == 0 else f"[rank {rank}] "
+    console = logging.StreamHandler(sys.stdout if rank == 0 else sys.stderr)
+    console.setFormatter(logging.Formatter(f"{who}%(message)s"))
+    file = logging.FileHandler(run_dir / "train.log", encoding="utf-8")
+    file.setFormatter(logging.Formatter(f"%(asctime)s {who}%(message)s"))
+    logger.addHandler(console)
+    logger.addHandler(file)

@@ -1,0 +1,238 @@
+"""The training loop: steps, validation, the checkpoint and the sample at the end."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mlm.errors import TrainError
+from mlm.optim.schedule import learning_rate
+from mlm.parallel.device import peak_memory_bytes
+from mlm.train.log import logger
+from mlm.train.loggers import Metrics
+from mlm.train.metrics import Speed, StepRecord, Window, readable_flops, readable_time
+from mlm.train.progress import ProgressDisplay
+from mlm.train.report import baselines, startup_table
+from mlm.train.setup import Run
+from mlm.train.step import train_step
+from mlm.train.validate import ValidationResult, validate
+
+
+def train(run: Run, started: float) -> None:
+    """Run all steps of the configuration; collective over all ranks.
+
+    started: time.time() at the command, from which the summary counts. Raises TrainError when the loss or
+    the gradient norm is no longer finite.
+    """
+    config = run.config
+    if run.is_first:
+        startup_table(run)
+    metrics = Metrics(run.run_dir, config, asdict_plain(config), enabled=run.is_first)
+    display = ProgressDisplay(config.train.steps, enabled=run.is_first)
+    window = Window(
+        run.mesh, run.device, tokens=run.tokens_per_step, flops=run.flops_per_step, peak=run.peak_flops
+    )
+    speeds: list[Speed] = []
+    last: StepRecord | None = None
+    first_step_after: float | None = None
+    final: ValidationResult | None = None
+    try:
+        run.replica.train()
+        for step in range(1, config.train.steps + 1):
+            lr = learning_rate(
+                step,
+                lr=config.optim.lr,
+                min_lr=config.optim.min_lr,
+                warmup_steps=config.optim.warmup_steps,
+                decay_steps=config.optim.decay_steps or config.train.steps,
+            )
+            share, norm = train_step(
+                run.replica,
+                run.optimizer,
+                _micro_batches(run, step),
+                lr=lr,
+                clip_grad_norm=config.optim.clip_grad_norm,
+                global_batch_tokens=run.tokens_per_step,
+                mesh=run.mesh,
+                autocast=run.autocast,
+            )
+            window.add(step, lr, share, norm)
+            validate_now = config.train.eval_interval > 0 and step % config.train.eval_interval == 0
+            is_last = step == config.train.steps
+            # The first step is shown alone: it tells that all is well, and it warms up what the rest reuses.
+            if step == 1 or is_last or validate_now or step % config.train.log_interval == 0:
+                records, speed = window.close()
+                first_step_after = first_step_after or time.time() - started
+                if step > 1:
+                    speeds.append(speed)
+                for record in records:
+                    _write_step(metrics, run, record, speed)
+                _check_finite(records)
+                last = records[-1]
+                display.step(last, speed)
+            if validate_now and not is_last:
+                _validate(run, metrics, step, config.train.eval_samples)
+                window.restart_clock()
+        display.close()
+        if config.train.final_eval:
+            final = _validate(run, metrics, config.train.steps, config.train.final_eval_samples)
+    finally:
+        display.close()
+        metrics.close()
+    assert last is not None, "a run has at least one step"
+    checkpoint = _save(run) if config.train.save else None
+    text = _sample_text(run) if config.train.sample_tokens > 0 else None
+    if run.is_first:
+        _finish(run, last, final, speeds, started, first_step_after, checkpoint, text)
+
+
+def _micro_batches(run: Run, step: int) -> list[Tensor]:
+    """This dp rank's samples of one step, ids [micro_batch, seq + 1] each.
+
+    Sample numbers of step k are (k - 1) * global_batch_size onwards, dealt to dp ranks in runs: which
+    samples make a step does not depend on dp or the micro batch.
+    """
+    batch, micro = run.config.train.global_batch_size, run.config.train.micro_batch_size
+    mine = batch // run.mesh.dp.size
+    first = (step - 1) * batch + run.mesh.dp.rank * mine
+    ids = run.train.batch(np.arange(first, first + mine))  # [mine, seq + 1]
+    return list(torch.from_numpy(ids).to(run.device, non_blocking=True).split(micro))
+
+
+def _write_step(metrics: Metrics, run: Run, record: StepRecord, speed: Speed) -> None:
+    values = {
+        "loss": record.loss,
+        "lr": record.lr,
+        "grad_norm": record.grad_norm,
+        "consumed_samples": record.step * run.config.train.global_batch_size,
+        "consumed_tokens": record.step * run.tokens_per_step,
+        "step_time_s": speed.step_time_s,
+        "tokens_per_s": speed.tokens_per_s,
+        "throughput_pflops": speed.throughput_pflops,
+        "mfu": speed.mfu,
+    }
+    metrics.write("train", record.step, values)
+
+
+def _check_finite(records: list[StepRecord]) -> None:
+    for record in records:
+        if not (math.isfinite(record.loss) and math.isfinite(record.grad_norm)):
+            raise TrainError(
+                f"step {record.step}: loss={record.loss} grad_norm={record.grad_norm:g} is not finite: "
+                "lower optim.lr or lengthen optim.warmup_steps; earlier steps are in metrics.jsonl"
+            )
+
+
+def _validate(run: Run, metrics: Metrics, step: int, samples: int | None) -> ValidationResult | None:
+    if run.valid is None:
+        return None
+    result = validate(
+        run.model,
+        run.valid,
+        samples=samples,
+        micro_batch_size=run.config.train.micro_batch_size,
+        mesh=run.mesh,
+        device=run.device,
+        autocast=run.autocast,
+    )
+    values: dict[str, Any] = {"loss": result.loss, "tokens": result.tokens, "nll": result.nll}
+    metrics.write("valid", step, values)
+    logger.info(f"step {step:>6}  validation loss {result.loss:.4f} nats/token ({result.tokens:,} tokens)")
+    return result
+
+
+def _save(run: Run) -> str:
+    # Imported when it is needed: it costs a second at start-up.
+    from mlm.checkpoint.save import save_checkpoint
+
+    directory = run.run_dir / "checkpoints" / f"step_{run.config.train.steps}"
+    save_checkpoint(directory, run.model, run.optimizer.named_moments(), run.mesh)
+    logger.info(f"checkpoint {directory}")
+    return str(directory)
+
+
+def _sample_text(run: Run) -> str:
+    from mlm.data.tokenizers import load_tokenizer
+    from mlm.generate.sample import sample
+
+    tokenizer = load_tokenizer(run.data.tokenizer, run.run_dir)
+    start = run.data.ranges["train" if run.valid is None else "valid"][0]
+    windows = run.valid or run.train
+    prompt = torch.from_numpy(windows.tokens[start : start + 8].astype(np.int64)).to(run.device)
+    with run.autocast():
+        ids = sample(
+            run.model,
+            prompt,
+            new_tokens=run.config.train.sample_tokens,
+            seq_length=run.config.model.seq_length,
+            vocab_size=min(run.config.model.vocab_size, tokenizer.vocab_size),
+            tp=run.mesh.tp,
+            temperature=0.8,
+            seed=run.config.seed,
+        )
+    return tokenizer.decode(ids.tolist())
+
+
+def _finish(
+    run: Run,
+    last: StepRecord,
+    final: ValidationResult | None,
+    speeds: list[Speed],
+    started: float,
+    first_step_after: float | None,
+    checkpoint: str | None,
+    text: str | None,
+) -> None:
+    """The last words, and summary.json."""
+    if text is not None:
+        logger.info(f"a sample, temperature 0.8:\n{text}\n")
+    # The median window: the first holds the warm-up, and a busy moment must not speak for the run.
+    speed = sorted(speeds, key=lambda s: s.step_time_s)[len(speeds) // 2] if speeds else None
+    per_character = _nats_per_character(run, final)
+    if final is not None:
+        baselines(run, final, per_character)
+    if speed is not None:
+        mfu = "peak unknown" if speed.mfu is None else f"MFU {speed.mfu:.1%}"
+        logger.info(
+            f"{speed.tokens_per_s:,.0f} tokens/s, {readable_flops(speed.throughput_pflops)} "
+            f"on {run.mesh.world_size} processes ({mfu}), median of {len(speeds)} windows after step 1"
+        )
+    elapsed = time.time() - started
+    summary = {
+        "steps": last.step,
+        "consumed_tokens": last.step * run.tokens_per_step,
+        "train_loss": last.loss,
+        "valid_loss": final.loss if final else None,
+        "valid_tokens": final.tokens if final else None,
+        "valid_nats_per_character": per_character,
+        "median_speed": asdict(speed) if speed else None,
+        "flops_per_step": run.flops_per_step,
+        "first_step_after_s": first_step_after,
+        "elapsed_s": elapsed,
+        "peak_memory_bytes_rank0": peak_memory_bytes(run.device),
+        "checkpoint": checkpoint,
+        "sample": text,
+    }
+    (run.run_dir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    logger.info(f"finished {last.step:,} steps in {readable_time(elapsed)}; everything is in {run.run_dir}")
+
+
+def _nats_per_character(run: Run, final: ValidationResult | None) -> float | None:
+    """The validation loss on the scale of the text's entropies; None when not all of it was scored."""
+    characters = run.data.valid_characters_per_token
+    if final is None or characters is None or final.tokens != run.data.tokens["valid"] - 1:
+        return None
+    return final.loss / characters
+
+
+def asdict_plain(config: Any) -> dict[str, Any]:
+    """The configuration as JSON-like values, for services that store it."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(config), default=lambda value: value.name))
+    return plain

@@ -1,0 +1,107 @@
+"""What a run reports: one record per step, throughput by windows of steps."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mlm.parallel.collectives import all_reduced
+from mlm.parallel.device import synchronise
+from mlm.parallel.mesh import Mesh
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Throughput of the whole job over one window of steps."""
+
+    steps: int
+    step_time_s: float
+    """Mean wall time of a step."""
+    tokens_per_s: float
+    """Global batch tokens per second, all data-parallel ranks together."""
+    throughput_pflops: float
+    """Model FLOPs of the whole job per second, in 10^15 (never launch time: the window ends synchronised)."""
+    mfu: float | None
+    """Share of the devices' dense peak in the run's precision; None: peak unknown."""
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step as metrics.jsonl has it."""
+
+    step: int
+    loss: float
+    """Nats per token, mean over the global batch."""
+    lr: float
+    grad_norm: float
+    """Norm of the full gradient before clipping."""
+
+
+class Window:
+    """Steps between two moments at which the host waits for the device.
+
+    Losses stay on the device until the window closes; closing it costs one synchronisation and one
+    reduction over dp, however many steps it holds.
+    """
+
+    def __init__(self, mesh: Mesh, device: torch.device, *, tokens: int, flops: float, peak: float | None):
+        """tokens, flops: of one step of the whole job; peak: FLOP/s of one device, None when unknown."""
+        self.mesh, self.device = mesh, device
+        self.tokens, self.flops, self.peak = tokens, flops, peak
+        self._pending: list[tuple[int, float, Tensor, Tensor]] = []
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Leave what happened since the last step (validation, saving) out of the throughput."""
+        synchronise(self.device)
+        self._started = time.perf_counter()
+
+    def add(self, step: int, lr: float, loss_share: Tensor, grad_norm: Tensor) -> None:
+        self._pending.append((step, lr, loss_share, grad_norm))
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def close(self) -> tuple[list[StepRecord], Speed]:
+        """The window's records and speed; the next window begins."""
+        synchronise(self.device)
+        now = time.perf_counter()
+        count = len(self._pending)
+        step_time = (now - self._started) / count
+        self._started = now
+        shares = torch.stack([share for _, _, share, _ in self._pending]).double()
+        losses = all_reduced(shares, self.mesh.dp).tolist()
+        norms = torch.stack([norm for _, _, _, norm in self._pending]).tolist()
+        records = [
+            StepRecord(step, loss, lr, norm)
+            for (step, lr, _, _), loss, norm in zip(self._pending, losses, norms, strict=True)
+        ]
+        self._pending.clear()
+        flops_per_s = self.flops / step_time
+        mfu = None if self.peak is None else flops_per_s / (self.peak * self.mesh.world_size)
+        return records, Speed(count, step_time, self.tokens / step_time, flops_per_s / 1e15, mfu)
+
+
+def readable_flops(pflops: float) -> str:
+    """A throughput as PFLOP/s and, where that is a tiny number, on a scale one can read."""
+    if pflops >= 0.1:
+        return f"{pflops:.2f} PFLOP/s"
+    for factor, unit in ((1e3, "TFLOP/s"), (1e6, "GFLOP/s"), (1e9, "MFLOP/s")):
+        if pflops * factor >= 1 or unit == "MFLOP/s":
+            return f"{pflops:.2e} PFLOP/s ({pflops * factor:.1f} {unit})"
+    raise AssertionError("the last unit takes everything")
+
+
+def readable_time(seconds: float) -> str:
+    """A duration as 45s, 3m12s, 5h07m or 12d04h."""
+    s = round(seconds)
+    if s < 60:
+        return f"{s}s"
+    if s < 3600:
+        return f"{s // 60}m{s % 60:02d}s"
+    if s < 86400:
+        return f"{s // 3600}h{s % 3600 // 60:02d}m"
+    return f"{s // 86400}d{s % 86400 // 3600:02d}h"

@@ -1,0 +1,143 @@
+"""The table at the start of a run, and the comparison with baselines at its end."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+from rich.table import Table
+
+from mlm.parallel.parameter import count_parameters
+from mlm.plan.flops import MODEL_FLOPS_FORMULA
+from mlm.plan.groups import dp_groups, tp_groups
+from mlm.plan.parameters import count_real_parameters
+from mlm.train.log import logger
+from mlm.train.setup import Run
+from mlm.train.validate import ValidationResult
+
+
+def startup_table(run: Run) -> None:
+    """Log what is about to run: model, mesh, batch, arithmetic, data and baselines."""
+    rows = _model_rows(run) + _mesh_rows(run) + _batch_rows(run) + _data_rows(run)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, value)
+    logger.info(_rendered(table))
+
+
+def baselines(run: Run, final: ValidationResult, per_character: float | None) -> None:
+    """Log the final validation loss beside what simpler knowledge of the text would reach."""
+    vocab_size = run.config.model.vocab_size
+    logger.info(
+        f"final validation loss {final.loss:.4f} nats/token, perplexity {final.perplexity:,.2f} "
+        f"({final.tokens:,} tokens; ln(V) = {run.data.ln_vocab:.4f} for V = {vocab_size:,})"
+    )
+    if per_character is None or not run.data.entropies:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("nats per character", no_wrap=True)
+    table.add_column("", justify="right")
+    for name, label in _ENTROPY_LABELS.items():
+        table.add_row(label, f"{run.data.entropies[name]:.2f}")
+    table.add_row("this model, validation text", f"{per_character:.4f}", style="bold")
+    logger.info(_rendered(table))
+
+
+_ENTROPY_LABELS = {
+    "alphabet": "any character equally likely",
+    "unigram": "unigram entropy of the text",
+    "bigram": "bigram entropy of the text",
+    "trigram": "trigram entropy of the text",
+}
+
+
+def _model_rows(run: Run) -> list[tuple[str, str]]:
+    model = run.config.model
+    padded, local = count_parameters(run.model)
+    real = count_real_parameters(model).total
+    groups = ", ".join(
+        f"{g.name}: {len(g.parameters)} tensors, {g.num_elements:,} elements, weight decay {g.weight_decay:g}"
+        for g in run.groups
+    )
+    return [
+        (
+            "model",
+            f"{model.name}: {model.num_layers} layers, hidden {model.hidden_size}, {model.num_heads} heads, "
+            f"sequence {model.seq_length}, vocabulary {model.vocab_size:,} padded to "
+            f"{model.padded_vocab_size:,}",
+        ),
+        ("parameters", f"{padded:,} padded, {real:,} real; {local:,} on this rank"),
+        ("optimizer groups", f"on this rank, {groups}"),
+    ]
+
+
+def _mesh_rows(run: Run) -> list[tuple[str, str]]:
+    config, mesh = run.config, run.mesh
+    tp, dp = (_short(groups(mesh.tp.size, mesh.pp.size, mesh.dp.size)) for groups in (tp_groups, dp_groups))
+    threads = f", {config.launch.threads} threads each" if run.device.type == "cpu" else ""
+    return [
+        ("mesh", f"tp={mesh.tp.size} pp={mesh.pp.size} dp={mesh.dp.size}: tp groups {tp}, dp groups {dp}"),
+        ("device", f"{mesh.world_size} x {run.device_name}{threads}"),
+        ("precision", f"{config.precision.name}, fp32 products at {run.matmul_precision}"),
+    ]
+
+
+def _batch_rows(run: Run) -> list[tuple[str, str]]:
+    train = run.config.train
+    micro_batches = train.global_batch_size // (train.micro_batch_size * run.mesh.dp.size)
+    peak = "peak unknown" if run.peak_flops is None else f"peak {run.peak_flops / 1e12:,.1f} TFLOP/s a device"
+    return [
+        (
+            "batch",
+            f"{run.tokens_per_step:,} tokens a step: {train.global_batch_size} samples = "
+            f"{run.mesh.dp.size} dp x {micro_batches} micro batches x {train.micro_batch_size}",
+        ),
+        ("model FLOPs", f"{run.flops_per_step:.3e} a step = {MODEL_FLOPS_FORMULA}; {peak}"),
+    ]
+
+
+def _data_rows(run: Run) -> list[tuple[str, str]]:
+    data, config = run.data, run.config
+    samples = config.train.steps * config.train.global_batch_size
+    epochs = samples / run.train.samples_per_epoch
+    rows = [
+        (
+            "data",
+            f"{data.source}: {data.tokens['train']:,} training, {data.tokens['valid']:,} validation tokens, "
+            f"tokenizer {data.tokenizer['kind']}",
+        ),
+        (
+            "epochs",
+            f"{config.train.steps:,} steps are {samples:,} samples, {epochs:,.1f} epochs of "
+            f"{run.train.samples_per_epoch:,}",
+        ),
+        ("ln(V)", f"{data.ln_vocab:.4f} nats per token, a model that knows nothing"),
+    ]
+    if data.entropies:
+        e = data.entropies
+        rows.append(
+            (
+                "text entropies",
+                f"unigram {e['unigram']:.2f}, bigram {e['bigram']:.2f}, trigram {e['trigram']:.2f} "
+                "nats per character",
+            )
+        )
+    return rows
+
+
+def _short(groups: list[list[int]]) -> str:
+    shown = " ".join("[" + _run_of(group) + "]" for group in groups[:4])
+    return shown if len(groups) <= 4 else f"{shown} .. ({len(groups)})"
+
+
+def _run_of(group: list[int]) -> str:
+    return " ".join(map(str, group)) if len(group) <= 8 else f"{group[0]} {group[1]} .. {group[-1]}"
+
+
+def _rendered(table: Table) -> str:
+    """The table as text, without the terminal's codes: the same in the console and in train.log."""
+    out = io.StringIO()
+    Console(file=out, width=118, no_color=True).print(table)
+    return out.getvalue().rstrip("\n")

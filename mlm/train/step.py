@@ -1,0 +1,56 @@
+"""One optimizer step, without a single wait of the host for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+
+from mlm.optim.adamw import AdamW
+from mlm.parallel.data_parallel import accumulate_only
+from mlm.parallel.grads import clip_by_norm_, global_grad_norm
+from mlm.parallel.mesh import Mesh
+
+
+def train_step(
+    model: nn.Module,
+    optimizer: AdamW,
+    micro_batches: list[Tensor],
+    *,
+    lr: float,
+    clip_grad_norm: float | None,
+    global_batch_tokens: int,
+    mesh: Mesh,
+    autocast: Callable[[], AbstractContextManager[object]],
+) -> tuple[Tensor, Tensor]:
+    """Forward, backward, clip and update; returns (this rank's share of the loss, gradient norm).
+
+    The loss of a step is the sum of nll over all scored tokens of the global batch divided by their number,
+    global_batch_tokens, whatever micro batches and dp ranks they were spread over. The first result is this
+    dp rank's share of that sum, a scalar on the device; shares add up over dp. The norm is the full
+    gradient's, before clipping.
+
+    micro_batches: ids [micro_batch, seq + 1], each a forward and backward pass; gradients travel over dp
+    during the last one only.
+    """
+    optimizer.zero_grad()
+    # DDP averages gradients over dp; the loss is a sum over it.
+    weight = mesh.dp.size / global_batch_tokens
+    share: Tensor | None = None
+    for index, ids in enumerate(micro_batches):
+        inputs, targets = ids[:, :-1], ids[:, 1:]  # [micro_batch, seq]
+        token_weights = torch.full(targets.shape, weight, dtype=torch.float64, device=ids.device)
+        with accumulate_only(model, last_micro_batch=index == len(micro_batches) - 1):
+            with autocast():
+                loss = model(inputs, targets, token_weights)
+            loss.backward()
+        part = loss.detach() / mesh.dp.size
+        share = part if share is None else share + part
+    assert share is not None, "a step has at least one micro batch"
+    norm = global_grad_norm(model, mesh.tp)
+    if clip_grad_norm is not None:
+        clip_by_norm_(model, norm, clip_grad_norm)
+    optimizer.step(lr)
+    return share, norm
