@@ -67,7 +67,7 @@ class AdamW:
                     [self._second[n] for n in named],
                     [],
                     [self._steps[n] for n in named],
-                    fused=parameters[0].device.type in ("cpu", "cuda"),
+                    fused=True,
                     amsgrad=False,
                     beta1=self.beta1,
                     beta2=self.beta2,

@@ -115,7 +115,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 grad_z = z.to(dtype)
                 torch.mm(grad_z, w, out=grad_x[rows])
                 if dtype == wide:
-                    grad_w.addmm_(grad_z.t(), x[rows])
+                    torch.addmm(grad_w, grad_z.t(), x[rows], out=grad_w)
                 else:
                     grad_w += grad_z.t() @ x[rows]
         ctx.save_for_backward(grad_x, grad_w)

@@ -21,7 +21,7 @@ class RankError(AssertionError):
 
 
 class Pool:
-    """`world_size` processes in one process group; `run(fn, *args)` calls fn on each and returns their results."""
+    """`world_size` processes in one process group; `run(fn, *args)` calls fn on each of them."""
 
     def __init__(self, world_size: int):
         self.world_size = world_size

@@ -68,7 +68,9 @@ def micro_batches(step: int, mesh: Mesh, micro: int) -> list[Tensor]:
     return list(ids[mesh.dp.rank * mine : (mesh.dp.rank + 1) * mine].split(micro))
 
 
-def assert_same_training(one: dict[str, Any], other: dict[str, Any], bounds: dict[str, float], who: str) -> None:
+def assert_same_training(
+    one: dict[str, Any], other: dict[str, Any], bounds: dict[str, float], who: str
+) -> None:
     for name, tensor in one["initial"].items():
         assert torch.equal(tensor, other["initial"][name]), f"{who}: initial {name} differs"
     for kind in ("losses", "norms"):

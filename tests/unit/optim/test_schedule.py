@@ -1,0 +1,53 @@
+"""The learning rate against the paper's closed form."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlm.optim.schedule import learning_rate
+
+
+def paper(step: int) -> float:
+    return learning_rate(step, lr=1.5e-4, min_lr=1e-5, warmup_steps=3000, decay_steps=300_000)
+
+
+def test_the_papers_schedule_at_its_landmarks():
+    assert paper(1) == pytest.approx(1.5e-4 / 3000)
+    assert paper(1500) == pytest.approx(0.75e-4)
+    assert paper(3000) == 1.5e-4
+    assert paper(3000 + 297_000 // 2) == pytest.approx((1.5e-4 + 1e-5) / 2)
+    assert paper(300_000) == 1e-5
+    assert paper(400_000) == 1e-5
+
+
+def test_the_cosine_interpolates_to_min_lr_instead_of_being_cut_off_there():
+    def at(step: int) -> float:
+        return learning_rate(step, lr=1.0, min_lr=0.1, warmup_steps=10, decay_steps=110)
+
+    assert at(60) == pytest.approx(0.55)
+    assert at(85) == pytest.approx(0.1 + 0.45 * (1 + math.cos(0.75 * math.pi)))
+    assert at(85) == pytest.approx(0.2318, abs=1e-4)
+    assert at(109) > at(110) == 0.1
+
+
+@given(
+    warmup=st.integers(0, 50),
+    length=st.integers(1, 100),
+    lr=st.floats(1e-6, 1.0),
+    share=st.floats(0.0, 1.0),
+)
+def test_every_step_has_a_rate_between_its_bounds_that_rises_then_falls(warmup, length, lr, share):
+    decay = warmup + length
+    rates = [
+        learning_rate(s, lr=lr, min_lr=lr * share, warmup_steps=warmup, decay_steps=decay)
+        for s in range(1, decay + 5)
+    ]
+    assert rates[0] > 0 or (share == 0 and decay == 1)
+    assert all(a < b for a, b in zip(rates[: warmup - 1], rates[1:warmup], strict=False))
+    assert all(a >= b for a, b in zip(rates[max(warmup - 1, 0) :], rates[max(warmup, 1) :], strict=False))
+    assert max(rates) <= lr * (1 + 1e-12)
+    assert rates[-1] == lr * share
