@@ -1,0 +1,1 @@
+"""What the user chooses: typed fields, composition of the YAML groups, checks. Imports no torch."""

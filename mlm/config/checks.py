@@ -1,0 +1,165 @@
+"""What can be known to be wrong from the configuration alone, without looking at the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import gcd
+from typing import Any
+
+from mlm.config.fields import flatten, plain, schema_fields
+from mlm.config.names import alternatives, nearest
+from mlm.config.ranges import RANGES
+from mlm.config.resolve import resolved
+from mlm.config.schema import TrainConfig
+from mlm.errors import Problem
+
+__all__ = ["check", "resolved"]
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "model.architecture": ("gpt2",),
+    "tokenizer.kind": ("gpt2", "sentencepiece", "char", "byte"),
+    "precision.name": ("auto", "fp32", "bf16"),
+    "precision.matmul": ("auto", "highest", "medium"),
+    "launch.mode": ("auto", "local", "join", "dry_run"),
+    "launch.device": ("auto", "cuda", "cpu"),
+    "logger.kind": ("none", "wandb", "tensorboard"),
+}
+"""Dotted key -> the names that exist; mlm.models.registry has a row for each architecture."""
+
+
+def check(config: TrainConfig) -> list[Problem]:
+    """Every problem of config that needs no machine, no file and no other process to be seen; [] is good.
+
+    Numbers are checked against mlm.config.ranges first; a relation between fields (divisibility, order)
+    is looked at only where each of them is in its range, so that one slip is one problem.
+    """
+    values = flatten(config)
+    problems, bad = _single_values(values)
+
+    def usable(*keys: str) -> bool:
+        return not bad.intersection(keys)
+
+    if usable("pp") and config.pp != 1:
+        problems.append(Problem(f"pp={config.pp}", "pipeline parallelism is not built yet", "use pp=1"))
+    if usable("model.hidden_size", "model.num_heads"):
+        problems += _heads_divide_hidden(config)
+    if usable("tp", "model.hidden_size", "model.num_heads", "model.ffn_hidden_size"):
+        problems += _tp_divides_layers(config)
+    if usable("tp", "model.vocab_size", "model.padded_vocab_size"):
+        problems += _vocabulary(config)
+    if usable("dp", "train.global_batch_size", "train.micro_batch_size"):
+        problems += _batch(config)
+    if usable("train.steps", "optim.warmup_steps", "optim.decay_steps"):
+        problems += _schedule(config)
+    if usable("optim.lr", "optim.min_lr") and config.optim.min_lr > config.optim.lr:
+        where = f"optim.min_lr={config.optim.min_lr:g}"
+        wrong = f"is above optim.lr={config.optim.lr:g}, where the cosine starts"
+        problems.append(Problem(where, wrong, f"use optim.min_lr={config.optim.lr / 10:g}"))
+    return problems
+
+
+def divisors(number: int) -> list[int]:
+    """Every divisor of a positive number, ascending."""
+    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
+    return sorted({*small, *(number // d for d in small)})
+
+
+def next_multiple(number: int, of: int) -> int:
+    """The smallest multiple of `of` that is at least number."""
+    return -(-number // of) * of
+
+
+def _single_values(values: dict[str, Any]) -> tuple[list[Problem], set[str]]:
+    """Problems that one value has by itself, and the keys that have one."""
+    problems = []
+    bad = set()
+    for key, value in values.items():
+        allowed = RANGES.get(key)
+        if allowed is not None and value is not None and value not in allowed:
+            null = f", or {key}=null" if schema_fields()[key].optional else ""
+            remedy = allowed.remedy(key, value) + null
+            problems.append(Problem(f"{key}={plain(value)}", allowed.wrong(value), remedy))
+            bad.add(key)
+        if key in NAMES and value not in NAMES[key]:
+            close = nearest(value, NAMES[key], limit=1)
+            remedy = f"use {key}={close[0]}" if close else f"use {alternatives(NAMES[key])}"
+            problems.append(Problem(f"{key}={value}", f"is not {alternatives(NAMES[key])}", remedy))
+            bad.add(key)
+    return problems, bad
+
+
+def _heads_divide_hidden(config: TrainConfig) -> list[Problem]:
+    hidden, heads = config.model.hidden_size, config.model.num_heads
+    if hidden % heads == 0:
+        return []
+    wrong = f"is not a multiple of model.num_heads={heads}"
+    near = [f"model.num_heads={h}" for h in _around(heads, divisors(hidden))]
+    sizes = _around(hidden, [hidden // heads * heads, next_multiple(hidden, heads)])
+    remedy = f"use {alternatives([f'model.hidden_size={size}' for size in sizes if size] + near)}"
+    return [Problem(f"model.hidden_size={hidden}", wrong, remedy)]
+
+
+def _tp_divides_layers(config: TrainConfig) -> list[Problem]:
+    model, tp = config.model, config.tp
+    ffn = 4 * model.hidden_size if model.ffn_hidden_size is None else model.ffn_hidden_size
+    problems = []
+    possible = alternatives([str(d) for d in divisors(gcd(model.num_heads, ffn))])
+    if model.num_heads % tp:
+        wrong = f"is not a multiple of tp={tp}"
+        problems.append(Problem(f"model.num_heads={model.num_heads}", wrong, f"use tp={possible}"))
+    # 4 x hidden_size divides whenever the heads do, so only a width of its own is worth a line.
+    if model.ffn_hidden_size is not None and ffn % tp:
+        wrong = f"is not a multiple of tp={tp}"
+        remedy = f"use tp={possible}, or model.ffn_hidden_size={next_multiple(ffn, tp)}"
+        problems.append(Problem(f"model.ffn_hidden_size={ffn}", wrong, remedy))
+    return problems
+
+
+def _vocabulary(config: TrainConfig) -> list[Problem]:
+    model, tp = config.model, config.tp
+    rows = model.vocab_size if model.padded_vocab_size is None else model.padded_vocab_size
+    enough = next_multiple(max(rows, model.vocab_size), tp)
+    remedy = f"use model.padded_vocab_size={enough}"
+    if rows < model.vocab_size:
+        wrong = f"is below model.vocab_size={model.vocab_size}, and every token needs a row"
+        return [Problem(f"model.padded_vocab_size={rows}", wrong, remedy)]
+    if rows % tp:
+        implied = " (model.vocab_size)" if model.padded_vocab_size is None else ""
+        wrong = f"is not a multiple of tp={tp}"
+        return [Problem(f"model.padded_vocab_size={rows}{implied}", wrong, remedy)]
+    return []
+
+
+def _batch(config: TrainConfig) -> list[Problem]:
+    train, dp = config.train, config.dp or 1
+    at_once = train.micro_batch_size * dp
+    if train.global_batch_size % at_once == 0:
+        return []
+    by = f"train.micro_batch_size={train.micro_batch_size}" + (f" x dp={dp}" if config.dp is not None else "")
+    sizes = [train.global_batch_size // at_once * at_once, next_multiple(train.global_batch_size, at_once)]
+    use = [f"train.global_batch_size={size}" for size in sizes if size]
+    if train.global_batch_size % dp == 0:
+        micro = _around(train.micro_batch_size, divisors(train.global_batch_size // dp))
+        use += [f"train.micro_batch_size={size}" for size in micro]
+    where = f"train.global_batch_size={train.global_batch_size}"
+    return [Problem(where, f"is not a multiple of {by}", f"use {alternatives(use)}")]
+
+
+def _schedule(config: TrainConfig) -> list[Problem]:
+    optim, steps = config.optim, config.train.steps
+    end = steps if optim.decay_steps is None else optim.decay_steps
+    if optim.warmup_steps < end or optim.warmup_steps == 0:
+        return []
+    of = f"train.steps={steps}" if optim.decay_steps is None else f"optim.decay_steps={end}"
+    wrong = f"leaves no step for the cosine, which ends at {of}"
+    # The paper warms up over a hundredth of its steps; of very few steps one is still better than none.
+    shorter = f"use optim.warmup_steps={max(end // 100, min(1, end - 1))}"
+    longer = f", or optim.decay_steps={100 * optim.warmup_steps} to run the start of a longer schedule"
+    return [Problem(f"optim.warmup_steps={optim.warmup_steps}", wrong, shorter + longer)]
+
+
+def _around(value: int, valid: Iterable[int]) -> list[int]:
+    """The nearest valid numbers below and above value."""
+    below = [v for v in valid if v < value]
+    above = [v for v in valid if v > value]
+    return [*below[-1:], *above[:1]]

@@ -1,0 +1,155 @@
+"""What was typed after mlm-train: each `key=value` parsed, judged and sorted into groups and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlm.config.fields import schema_fields, sections
+from mlm.config.locate import Group
+from mlm.config.names import alternatives, nearest
+from mlm.errors import Problem
+
+HELP = "mlm-train --help shows what can be set"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One value override: the text as typed after the `=`, and the value Hydra's grammar gives it."""
+
+    text: str
+    value: Any
+
+
+@dataclass
+class Judged:
+    """Overrides that can be applied, and the problems of those that cannot."""
+
+    choices: dict[str, str] = field(default_factory=dict)
+    assignments: dict[str, Assignment] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def refuse(self, where: str, wrong: str, remedy: str) -> None:
+        self.problems.append(Problem(where, wrong, remedy))
+
+
+def judge(overrides: Sequence[str], groups: Mapping[str, Group]) -> Judged:
+    """Sorts overrides into group choices and assignments; everything else becomes a problem.
+
+    Hydra itself stops at its first error, lets `+key` invent keys and takes the last element of a list
+    given to a group, so nothing reaches it unread.
+    """
+    judged = Judged()
+    for text in overrides:
+        _judge_one(text, groups, judged)
+    return judged
+
+
+def _judge_one(text: str, groups: Mapping[str, Group], judged: Judged) -> None:
+    typed, equals, right = text.partition("=")
+    prefix = typed[: len(typed) - len(typed.lstrip("+~"))]
+    key = typed[len(prefix) :].strip()
+    if key.split(".")[0].split("/")[0] == "hydra":
+        judged.refuse(text, "would configure Hydra, which only composes here", "leave it out")
+        return
+    if prefix.startswith("~"):
+        judged.refuse(text, "would delete a key, and every key is needed", _instead_of_deleting(key, groups))
+        return
+    if not _known(key, groups):
+        if equals:
+            judged.refuse(text, *_unknown(key, right, groups))
+        else:
+            judged.refuse(text, "is not key=value", f"write key=value, as tp=2; {HELP}")
+        return
+    if prefix:
+        remedy = f"drop the {prefix}: {key}={right or 'VALUE'}"
+        judged.refuse(text, "would add a key that exists already", remedy)
+        return
+    if not equals:
+        judged.refuse(text, "gives no value", f"write {key}=VALUE")
+        return
+    if not right.strip():
+        null = f", or {key}=null" if key in schema_fields() and schema_fields()[key].optional else ""
+        judged.refuse(text, "gives no value", f"write {key}=VALUE{null}")
+        return
+    if key in judged.choices or key in judged.assignments:
+        judged.refuse(text, f"gives {key} a second time", "keep one of them")
+        return
+    _judge_value(text, key, right, groups, judged)
+
+
+def _judge_value(text: str, key: str, right: str, groups: Mapping[str, Group], judged: Judged) -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    wants_text = key in schema_fields() and schema_fields()[key].kind is str
+    try:
+        override = OverridesParser.create().parse_override(text)
+    except HydraException:
+        if wants_text and not set(right) & set("'\"$"):
+            # ~/texts and C:/a(1) are text as they stand; Hydra's grammar would want them quoted.
+            judged.assignments[key] = Assignment(right, right)
+            return
+        wrong = "cannot be read, for its brackets, quotes or special characters"
+        judged.refuse(text, wrong, f"quote it twice, for the shell and for us: \"{key}='...'\"")
+        return
+    several = override.is_sweep_override()
+    if key in groups:
+        _judge_choice(text, right, None if several else override.value(), groups[key], judged)
+        return
+    if several:
+        listed = key in schema_fields() and schema_fields()[key].is_list
+        remedy = f"write a list: '{key}=[{right}]'" if listed else f"choose one: {key}={_first(right)}"
+        judged.refuse(text, "gives several values, and one run takes one", remedy)
+        return
+    value = override.value()
+    if wants_text and isinstance(value, (bool, int, float)):
+        # A run named 1E5 or 007 is named as it was typed, whatever number the grammar makes of it.
+        value = right
+    judged.assignments[key] = Assignment(right, value)
+
+
+def _judge_choice(text: str, right: str, value: Any, group: Group, judged: Judged) -> None:
+    names = [option.name for option in group.options]
+    if value is None and right == "null" and group.default is None:
+        return
+    if value is None or isinstance(value, (list, dict)):
+        wrong = f"is not one option of the group {group.name}, and one run takes one"
+        judged.refuse(text, wrong, f"choose from {', '.join(names)}")
+    elif group.option(right) is None:
+        close = nearest(right, names)
+        hint = f"use {group.name}={alternatives(close)}; " if close else ""
+        judged.refuse(text, f"is no option of the group {group.name}", f"{hint}there is {', '.join(names)}")
+    else:
+        judged.choices[group.name] = right
+
+
+def _known(key: str, groups: Mapping[str, Group]) -> bool:
+    return key in groups or key in schema_fields()
+
+
+def _unknown(key: str, right: str, groups: Mapping[str, Group]) -> tuple[str, str]:
+    """What is wrong with a key that does not exist, and the nearest that do."""
+    inside = [name for name in schema_fields() if name.startswith(f"{key}.")]
+    if inside:
+        return "is a section, not a value", f"set what is in it: {', '.join(inside)}"
+    close = nearest(key, [*groups, *schema_fields()])
+    if close:
+        return "is no such key", f"use {alternatives([f'{name}={right}' for name in close])}"
+    section = key.partition(".")[0]
+    if section in sections():
+        there = [name.partition(".")[2] for name in schema_fields() if name.startswith(f"{section}.")]
+        return "is no such key", f"{section} has {', '.join(there)}"
+    return "is no such key", HELP
+
+
+def _instead_of_deleting(key: str, groups: Mapping[str, Group]) -> str:
+    key = key.partition("=")[0]
+    if key in schema_fields() and schema_fields()[key].optional:
+        return f"write {key}=null"
+    return f"choose another option of {key}" if key in groups else "give it another value"
+
+
+def _first(right: str) -> str:
+    return right.removeprefix("choice(").partition(",")[0].strip() or "VALUE"

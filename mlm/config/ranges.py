@@ -1,0 +1,85 @@
+"""The numbers each field may take, one row per numeric field, so that none is forgotten."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Range:
+    """Finite numbers from low, which is included unless open_low, to below high."""
+
+    low: float
+    high: float = math.inf
+    open_low: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return not self._too_low(value) and value < self.high
+
+    def wrong(self, value: float) -> str:
+        """What value does not meet: `is not at least 1`, `is not below 1`, `is not a finite number`."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return "is not a finite number"
+        if self._too_low(value):
+            return f"is not {'above' if self.open_low else 'at least'} {self.low:g}"
+        return f"is not below {self.high:g}"
+
+    def remedy(self, key: str, value: float) -> str:
+        """The nearest values that are allowed, as they would be typed."""
+        if value >= self.high and math.isfinite(self.high):
+            return f"use a number below {self.high:g}"
+        return f"use a number above {self.low:g}" if self.open_low else f"use {key}={self.low:g} or more"
+
+    def _too_low(self, value: float) -> bool:
+        # Written so that NaN, which compares false with everything, counts as too low.
+        return not (value > self.low if self.open_low else value >= self.low)
+
+
+# A count ends at a trillion: no real one is so large, and the checks find the divisors of some.
+COUNT = Range(1, 2**40)
+COUNT_OR_NONE = Range(0, 2**40)
+POSITIVE = Range(0, open_low=True)
+NOT_NEGATIVE = Range(0)
+FRACTION = Range(0, 1)
+
+RANGES: dict[str, Range] = {
+    "model.num_layers": COUNT,
+    "model.hidden_size": COUNT,
+    "model.num_heads": COUNT,
+    "model.ffn_hidden_size": COUNT,
+    "model.seq_length": COUNT,
+    "model.vocab_size": COUNT,
+    "model.padded_vocab_size": COUNT,
+    "model.layernorm_eps": POSITIVE,
+    "model.dropout": FRACTION,
+    "model.attention_dropout": FRACTION,
+    "model.init_std": NOT_NEGATIVE,  # 0 gives a loss of exactly ln(vocab_size), a useful check
+    "tokenizer.vocab_size": COUNT,
+    "optim.lr": POSITIVE,
+    "optim.min_lr": NOT_NEGATIVE,
+    "optim.warmup_steps": COUNT_OR_NONE,
+    "optim.decay_steps": COUNT,
+    "optim.beta1": FRACTION,
+    "optim.beta2": FRACTION,
+    "optim.eps": POSITIVE,
+    "optim.weight_decay": NOT_NEGATIVE,
+    "optim.clip_grad_norm": POSITIVE,
+    "parallel.ddp_bucket_mb": POSITIVE,
+    "launch.threads": COUNT,
+    "launch.failure_grace_s": POSITIVE,
+    "launch.timeout_s": POSITIVE,
+    "train.steps": COUNT,
+    "train.global_batch_size": COUNT,
+    "train.micro_batch_size": COUNT,
+    "train.log_interval": COUNT,
+    "train.eval_interval": COUNT_OR_NONE,
+    "train.eval_samples": COUNT,
+    "train.final_eval_samples": COUNT,
+    "train.sample_tokens": COUNT_OR_NONE,
+    "tp": COUNT,
+    "pp": COUNT,
+    "dp": COUNT,
+    "seed": Range(0, 2**63),  # a torch generator takes 64 bits, a JSON reader 63
+}
+"""Dotted key -> what its value has to be in; null is the schema's affair, data.split mlm.data.split's."""

@@ -1,0 +1,202 @@
+"""Every field of a training configuration: its name, type, meaning and source. YAML owns the choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Gelu(Enum):
+    """Form of the GELU: GPT-2 was trained with the tanh approximation, BERT and nanoGPT with erf."""
+
+    tanh = "tanh"
+    erf = "erf"
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """Shape of the transformer; the numbers alone determine the parameter count."""
+
+    name: str
+    """Name of the configuration, used in the run directory's name."""
+    architecture: str = "gpt2"
+    """Row of the table of models (mlm.models.registry)."""
+    num_layers: int
+    """Transformer layers N."""
+    hidden_size: int
+    """Width of the residual stream h."""
+    num_heads: int
+    """Attention heads; split over tp (section 3: whole heads per rank)."""
+    ffn_hidden_size: int | None = None
+    """Width inside the MLP; null means 4 x hidden_size."""
+    seq_length: int
+    """Tokens per sample, and rows of the position table."""
+    vocab_size: int
+    """Tokens that exist: what the loss is normalised over and what is ever generated."""
+    padded_vocab_size: int | None = None
+    """Rows of the embedding table, a multiple of tp (the paper: 51,200 for 50,257); null: vocab_size."""
+    tie_embeddings: bool = True
+    """Share the embedding table with the output layer (section 3)."""
+    bias: bool = True
+    """Biases on linear layers and LayerNorms."""
+    gelu: Gelu = Gelu.tanh
+    """tanh or erf."""
+    layernorm_eps: float = 1e-5
+    """Added to the variance in LayerNorm."""
+    dropout: float = 0.1
+    """On embeddings and before each residual addition (section 4.2)."""
+    attention_dropout: float = 0.1
+    """On attention probabilities (section 4.2)."""
+    init_std: float = 0.02
+    """Standard deviation of weights; before a residual addition it is divided by sqrt(2N) (section 4.2)."""
+
+
+@dataclass(kw_only=True)
+class TokenizerConfig:
+    """How text becomes token ids."""
+
+    kind: str
+    """gpt2, sentencepiece, char or byte."""
+    path: str | None = None
+    """A SentencePiece .model file; null: trained on the run's text at first use and cached."""
+    vocab_size: int | None = None
+    """Pieces to train; null: model.vocab_size. Only for kind=sentencepiece without a path."""
+
+
+@dataclass(kw_only=True)
+class DataConfig:
+    """The training text."""
+
+    name: str
+    """Shown in the start-up table."""
+    path: str | None = None
+    """PREFIX of PREFIX.bin and PREFIX.idx, or a .txt file; null: the embedded text (tinyshakespeare)."""
+    split: list[float]
+    """Relative sizes of train, validation and test, in text order (969,30,1 is common)."""
+    cache_dir: str | None = None
+    """Where trained tokenizers and encoded text are kept; null: $MLM_CACHE or ~/.cache/mlm."""
+
+
+@dataclass(kw_only=True)
+class OptimConfig:
+    """AdamW, warm-up and cosine (section 4.2)."""
+
+    name: str
+    lr: float
+    """Learning rate at the end of the warm-up."""
+    min_lr: float
+    """Learning rate of the last step."""
+    warmup_steps: int
+    """Steps of linear warm-up: step k (from 1) uses lr * k / warmup_steps (section 4.2: 3k of 300k)."""
+    decay_steps: int | None = None
+    """Step at which the cosine reaches min_lr; null: train.steps."""
+    beta1: float = 0.9
+    """Decay of the first moment."""
+    beta2: float = 0.999
+    """Decay of the second moment."""
+    eps: float = 1e-8
+    """Added to the root of the second moment."""
+    weight_decay: float = 0.01
+    """Decoupled; on matrices only, never on biases and LayerNorms (section 4.2)."""
+    clip_grad_norm: float | None = 1.0
+    """Global gradient norm above which gradients are scaled down (section 4.2); null: never."""
+
+
+@dataclass(kw_only=True)
+class PrecisionConfig:
+    """Number formats."""
+
+    name: str
+    """fp32; bf16 (autocast over fp32 parameters); auto: bf16 where the accelerator has it, else fp32."""
+    matmul: str = "auto"
+    """Products of fp32 matrices: highest; medium; auto: on CPU medium if a probe finds it fp32-accurate."""
+
+
+@dataclass(kw_only=True)
+class ParallelConfig:
+    """Switches of the parallel layers; the degrees are tp, pp and dp at the top level."""
+
+    name: str
+    overlap_grad_reduce: bool = True
+    """Issue the all-reduce of a column layer's input gradient before its weight-gradient product."""
+    ddp_bucket_mb: float = 25.0
+    """Size of the buckets in which data parallelism reduces gradients, in MiB."""
+
+
+@dataclass(kw_only=True)
+class TrainLoopConfig:
+    """Length of the run, batch, and how often it speaks."""
+
+    steps: int = 300_000
+    """Optimizer steps (section 4.2)."""
+    global_batch_size: int = 512
+    """Samples per step over all data-parallel ranks (section 4.2)."""
+    micro_batch_size: int = 8
+    """Samples per forward pass of one data-parallel rank."""
+    log_interval: int = 10
+    """Steps between lines of progress; the first and the last step are always logged."""
+    eval_interval: int = 1000
+    """Steps between validations; 0: none during training."""
+    eval_samples: int | None = 512
+    """Samples per validation during training; null: the whole validation split."""
+    final_eval: bool = True
+    """Validate on the whole validation split at the end."""
+    final_eval_samples: int | None = None
+    """Limit of the validation at the end, in samples; null: all."""
+    save: bool = True
+    """Write a checkpoint at the end."""
+    sample_tokens: int = 64
+    """Tokens of text to generate at the end; 0: none."""
+
+
+@dataclass(kw_only=True)
+class LaunchConfig:
+    """How worker processes come to be."""
+
+    mode: str
+    """auto, local, join, dry_run."""
+    device: str = "auto"
+    """cuda, cpu, or auto: cuda when this machine has devices and the installed torch can use them."""
+    threads: int | None = None
+    """CPU threads per worker; null: the cores shared out among the workers of this machine."""
+    failure_grace_s: float = 8.0
+    """Seconds from one worker's failure, or a signal, until the remaining workers are killed."""
+    timeout_s: float = 1800.0
+    """Seconds a collective may take before the run is ended."""
+
+
+@dataclass(kw_only=True)
+class LoggerConfig:
+    """Where metrics go besides the console and metrics.jsonl."""
+
+    kind: str
+    """none, wandb or tensorboard."""
+    project: str = "mlm"
+    """Project name at wandb."""
+
+
+@dataclass(kw_only=True)
+class TrainConfig:
+    """Everything mlm-train can be told."""
+
+    model: ModelConfig
+    tokenizer: TokenizerConfig
+    data: DataConfig
+    optim: OptimConfig
+    precision: PrecisionConfig
+    parallel: ParallelConfig
+    launch: LaunchConfig
+    logger: LoggerConfig
+    train: TrainLoopConfig = field(default_factory=TrainLoopConfig)
+    tp: int = 1
+    """Tensor-parallel degree: how many ranks share each layer (section 3)."""
+    pp: int = 1
+    """Pipeline-parallel degree; only 1 so far."""
+    dp: int | None = None
+    """Data-parallel degree; null: processes / (tp * pp), with 1 on a machine without accelerators."""
+    seed: int = 1234
+    """Seeds initial weights, data order and dropout."""
+    deterministic: bool = False
+    """Ask torch for deterministic kernels (bitwise repeatable on CUDA, slower)."""
+    run_dir: str | None = None
+    """Where the run writes; null: runs/<model>-<date>-<time>. Never an existing run's."""

@@ -1,0 +1,71 @@
+"""Exact parameter counts of a GPT-2, for the whole model and for one tensor-parallel rank."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+from mlm.config.schema import ModelConfig
+
+
+@dataclass(frozen=True)
+class ParameterCount:
+    """Parameters by kind of tensor; `total` is their sum."""
+
+    token_embedding: int
+    """[V/tp, h]; with tied embeddings it is the output layer too."""
+    position_embedding: int
+    """[s, h], replicated."""
+    attention: int
+    """All layers: QKV by columns (whole heads), output projection by rows; its bias is replicated."""
+    mlp: int
+    """All layers: first matrix by columns, second by rows; the second's bias is replicated."""
+    layernorm: int
+    """Two per layer and the final one, replicated."""
+    output_layer: int
+    """[V/tp, h] of an untied head, which has no bias; 0 when embeddings are tied."""
+
+    @property
+    def total(self) -> int:
+        return sum(astuple(self))
+
+
+def count_parameters(model: ModelConfig, tp: int = 1) -> ParameterCount:
+    """What one of tp ranks holds, by the padded vocabulary; at tp=1 that is the whole model.
+
+    Whole model with biases and tied embeddings: l(12h^2 + 13h) + Vh + sh + 2h. tp has to divide the heads,
+    ffn_hidden_size and padded_vocab_size (mlm.config.checks says so to the user).
+    """
+    return _count(model, padded_vocab_size(model), tp)
+
+
+def count_real_parameters(model: ModelConfig) -> ParameterCount:
+    """The whole model by the tokens that exist, which is how released models are counted."""
+    return _count(model, model.vocab_size, tp=1)
+
+
+def padded_vocab_size(model: ModelConfig) -> int:
+    """Rows of the embedding table, with the null of the schema filled."""
+    return model.vocab_size if model.padded_vocab_size is None else model.padded_vocab_size
+
+
+def ffn_hidden_size(model: ModelConfig) -> int:
+    """Width inside the MLP, with the null of the schema filled."""
+    return 4 * model.hidden_size if model.ffn_hidden_size is None else model.ffn_hidden_size
+
+
+def _count(model: ModelConfig, vocab: int, tp: int) -> ParameterCount:
+    h, layers, ffn, bias = model.hidden_size, model.num_layers, ffn_hidden_size(model), int(model.bias)
+    if model.num_heads % tp or h % model.num_heads or ffn % tp or vocab % tp:
+        raise ValueError(f"tp={tp} does not divide heads={model.num_heads}, ffn={ffn} or vocabulary={vocab}")
+    qkv = 3 * h * h // tp + bias * 3 * h // tp
+    projection = h * h // tp + bias * h
+    mlp_in = h * ffn // tp + bias * ffn // tp
+    mlp_out = ffn * h // tp + bias * h
+    return ParameterCount(
+        token_embedding=vocab // tp * h,
+        position_embedding=model.seq_length * h,
+        attention=layers * (qkv + projection),
+        mlp=layers * (mlp_in + mlp_out),
+        layernorm=(2 * layers + 1) * (h + bias * h),
+        output_layer=0 if model.tie_embeddings else vocab // tp * h,
+    )

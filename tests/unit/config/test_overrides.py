@@ -1,0 +1,74 @@
+"""Overrides that Hydra would let through, or explain badly, are refused with what to type instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from mlm.config.compose import compose, nearest
+from mlm.errors import ConfigError, Problem
+
+
+def only(*overrides: str) -> Problem:
+    with pytest.raises(ConfigError) as caught:
+        compose(list(overrides))
+    assert len(caught.value.problems) == 1, [str(p) for p in caught.value.problems]
+    return caught.value.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "remedy"),
+    [
+        ("train.learning_rte=1", "train has steps"),
+        ("+train.stps=1", "train.steps=1"),
+        ("++train.stps=1", "train.steps=1"),
+        ("model.hiden_size=64", "model.hidden_size=64"),
+        ("num_heads=3", "model.num_heads=3"),
+        ("lr=1e-3", "optim.lr=1e-3"),
+        ("batch_size=4", "train.global_batch_size=4"),
+        ("modle=gpt2_tiny", "model=gpt2_tiny"),
+        ("optim/lr=1", "optim.lr=1"),
+        ("parallel.tp=2", "tp=2"),
+        ("xyzzy=1", "--help"),
+        ("model=gpt2_tinny", "model=gpt2_tiny"),
+        ("precision=fp16", "fp32"),
+        ("tokenizer=zzz", "byte, char, gpt2, sentencepiece"),
+        ("+tp=2", "drop the +: tp=2"),
+        ("++optim.lr=1", "drop the ++: optim.lr=1"),
+        ("+experiment=quickstart", "drop the +: experiment=quickstart"),
+        ("~optim.clip_grad_norm", "optim.clip_grad_norm=null"),
+        ("~model", "another option of model"),
+        ("hydra.output_subdir=x", "leave it out"),
+        ("+hydra.run.dir=x", "leave it out"),
+        ("hydra/launcher=joblib", "leave it out"),
+        ("model=[gpt2_tiny,gpt2_8b]", "gpt2_8b"),
+        ("model=gpt2_tiny,gpt2_8b", "gpt2_8b"),
+        ("model={num_layers:2}", "gpt2_8b"),
+        ("model=null", "gpt2_8b"),
+        ("model=", "model=VALUE"),
+        ("train={steps:3}", "train.steps"),
+        ("optim.lr=1e-3,1e-4", "optim.lr=1e-3"),
+        ("tp=range(1,5)", "tp="),
+        ("data.split=90,10,0", "data.split=[90,10,0]"),
+        ("data.cache_dir=", "data.cache_dir=null"),
+        ("tp=", "tp=VALUE"),
+        ("tp", "tp=VALUE"),
+        ("steps", "key=value"),
+        ("=3", "--help"),
+        ("train.steps=(", "quote"),
+        ("data.split=[90,10", "quote"),
+    ],
+)
+def test_an_override_that_cannot_be_applied_is_refused_with_a_remedy(override: str, remedy: str) -> None:
+    problem = only(override)
+    assert override.partition("=")[0] in problem.where
+    assert remedy in problem.remedy, str(problem)
+
+
+@pytest.mark.parametrize("pair", [("tp=2", "tp=4"), ("model=gpt2_tiny", "model=gpt2_8b"), ("tp=2", "tp=2")])
+def test_a_key_given_twice_is_refused(pair: tuple[str, str]) -> None:
+    assert "a second time" in only(*pair).wrong
+
+
+def test_nearest_prefers_the_one_obvious_name_and_offers_nothing_far_away() -> None:
+    assert nearest("gpt2_tinny", ["gpt2_tiny", "gpt2_8b", "gpt2_small_cpu"]) == ["gpt2_tiny"]
+    assert nearest("zzz", ["gpt2_tiny", "gpt2_8b"]) == []
