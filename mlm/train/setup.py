@@ -115,13 +115,14 @@ def set_up(config: TrainConfig) -> Run:
         optimizer=optimizer,
         train=TokenWindows(tokens, *data.ranges["train"], seq, config.seed),
         valid=ValidationWindows(tokens, *data.ranges["valid"], seq) if data.valid_samples else None,
-        autocast=_autocast(config.precision.name, device),
+        autocast=autocast_for(config.precision.name, device),
         flops_per_step=model_flops_per_step(config.model, config.train.global_batch_size),
         peak_flops=None if peak is None else peak * 1e12,
     )
 
 
-def _autocast(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
+def autocast_for(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
+    """The context of forward passes: bf16 autocast over fp32 parameters, or nothing for fp32."""
     if precision == "bf16":
         return partial(torch.autocast, device.type, dtype=torch.bfloat16)
     return nullcontext
