@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from mlm.checkpoint.layout import as_global, model_tensors
 from mlm.errors import CheckpointError
@@ -41,8 +43,8 @@ def save_checkpoint(
     if mesh.dp.rank == 0:
         try:
             # Only one replica takes part: its tp ranks, a group of their own.
-            dcp.save(state, checkpoint_id=aside, process_group=mesh.tp.group, no_dist=mesh.tp.size == 1)
-        except dcp.CheckpointException as error:  # derives from BaseException
+            save(state, checkpoint_id=aside, process_group=mesh.tp.group, no_dist=mesh.tp.size == 1)
+        except CheckpointException as error:  # derives from BaseException
             raise CheckpointError(f"{aside} could not be written: {error}") from error
     _barrier(mesh)
     if mesh.rank == 0:
@@ -60,8 +62,8 @@ def load_weights(directory: Path, model: nn.Module, mesh: Mesh) -> None:
         raise CheckpointError(f"{directory} is no checkpoint (it has no .metadata): name a step_N directory")
     state = {f"model.{n}": t for n, t in model_tensors(model, mesh).items()}
     try:
-        dcp.load(state, checkpoint_id=directory, process_group=mesh.tp.group, no_dist=mesh.tp.size == 1)
-    except dcp.CheckpointException as error:
+        load(state, checkpoint_id=directory, process_group=mesh.tp.group, no_dist=mesh.tp.size == 1)
+    except CheckpointException as error:
         raise CheckpointError(f"{directory} does not fit this model: {error}") from error
 
 

@@ -58,7 +58,7 @@ class AdamW:
             named = {n: p for n, p in group.parameters.items() if p.grad is not None}
             if not named:
                 continue
-            parameters = list(named.values())
+            parameters: list[Tensor] = list(named.values())
             with torch.no_grad():
                 adamw(
                     parameters,

@@ -70,7 +70,8 @@ def set_up(config: TrainConfig) -> Run:
     device = select_device(config.launch.device, int(os.environ.get("LOCAL_RANK", 0)))
     if device.type == "cpu":
         torch.set_num_threads(config.launch.threads or 1)
-    torch.use_deterministic_algorithms(config.deterministic)
+    if config.deterministic:  # even False imports the compiler, most of a second
+        torch.use_deterministic_algorithms(True)
     matmul_precision = set_matmul_precision(config.precision.matmul, device)
 
     mesh = Mesh.single()

@@ -28,7 +28,7 @@ def main(config_path: str | Path) -> int:
     run_dir, rank = Path(config.run_dir), int(os.environ.get("RANK", 0))
     try:
         _train(config_path)
-    except Exception as error:
+    except BaseException as error:
         record_failure(run_dir, rank, error)
         return 1
     # gloo's threads must find nothing of ours when the interpreter ends: drop all references, then the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -47,7 +48,7 @@ def test_every_step_has_a_rate_between_its_bounds_that_rises_then_falls(warmup, 
         for s in range(1, decay + 5)
     ]
     assert rates[0] > 0 or (share == 0 and decay == 1)
-    assert all(a < b for a, b in zip(rates[: warmup - 1], rates[1:warmup], strict=False))
-    assert all(a >= b for a, b in zip(rates[max(warmup - 1, 0) :], rates[max(warmup, 1) :], strict=False))
+    assert all(a < b for a, b in pairwise(rates[:warmup]))
+    assert all(a >= b for a, b in pairwise(rates[max(warmup - 1, 0) :]))
     assert max(rates) <= lr * (1 + 1e-12)
     assert rates[-1] == lr * share

@@ -1,0 +1,152 @@
+"""What a launch decides from configuration, machine and environment, and everything that forbids it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from mlm.config.schema import TrainConfig
+from mlm.errors import Problem
+from mlm.launch import fit, rundir
+from mlm.launch.machine import Machine
+from mlm.launch.step import Step, choose_step
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What is going to run. With problems beside it, the best that can be said of it.
+
+    processes: of the whole job; local_processes: on this machine; threads: of each on CPU.
+    warnings: what the user should know though it forbids nothing.
+    """
+
+    step: Step | None
+    device: str
+    processes: int
+    local_processes: int
+    dp: int
+    threads: int
+    precision: str
+    run_dir: Path
+    warnings: tuple[str, ...] = ()
+
+
+def preflight(
+    config: TrainConfig,
+    machine: Machine,
+    environment: Mapping[str, str],
+    *,
+    cwd: Path,
+    now: datetime,
+    has_package: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None,
+) -> tuple[Launch, list[Problem]]:
+    """The launch that config means on this machine, and every problem that stands against it.
+
+    Expects degrees that mlm.config.checks has seen, but does not stumble over impossible ones: they
+    count as 1 here. Touches nothing: no directory is made, no worker started.
+    """
+    warnings: list[str] = []
+    shared = max(1, config.tp) * max(1, config.pp)
+    dp = None if config.dp is None else max(1, config.dp)
+    step, problems = choose_step(config.launch.mode, environment, shared, dp)
+    device = _device(config, machine, warnings, problems)
+    world_problems = bool(problems) and step is not None
+    if step is not None:
+        processes, local_processes = step.world_size, step.local_world_size
+        dp = dp or max(1, processes // shared)
+    else:
+        dp = dp or _inferred_dp(config, device, machine, shared, warnings)
+        processes = local_processes = shared * dp
+    if not world_problems:
+        problems += _too_many_processes(config, step, device, local_processes, machine)
+    problems += fit.problems(config, device, local_processes, machine)
+    run_dir = rundir.choose(config.run_dir, config.model.name, cwd, now)
+    problems += rundir.problems(run_dir)
+    problems += _missing_logger(config, has_package)
+    precision = _precision(config, device, machine, problems)
+    if device == "cpu" and local_processes > machine.cores:
+        warnings.append(f"{local_processes} processes on {machine.cores} cores will take turns")
+    threads = config.launch.threads or max(1, machine.cores // local_processes)
+    return (
+        Launch(step, device, processes, local_processes, dp, threads, precision, run_dir, tuple(warnings)),
+        problems,
+    )
+
+
+def _device(config: TrainConfig, machine: Machine, warnings: list[str], problems: list[Problem]) -> str:
+    asked = config.launch.device
+    cpu_build = f"the installed torch {machine.torch_version} is built without CUDA"
+    if asked == "cuda" and not machine.can_use_cuda:
+        nothing = "this machine shows no CUDA device (CUDA_VISIBLE_DEVICES?)"
+        wrong = cpu_build if machine.accelerators else nothing
+        problems.append(Problem("launch.device=cuda", f"cannot be used: {wrong}", "use launch.device=cpu"))
+        # Once refused, nothing else is measured against devices that are not there.
+        return "cpu"
+    if asked == "auto" and machine.accelerators and machine.torch_cuda is None:
+        warnings.append(f"{cpu_build}: training on CPU beside {_names(machine)}")
+    if asked in ("cuda", "cpu"):
+        return asked
+    return "cuda" if machine.can_use_cuda else "cpu"
+
+
+def _inferred_dp(config: TrainConfig, device: str, machine: Machine, shared: int, warnings: list[str]) -> int:
+    if device != "cuda":
+        return 1
+    devices = len(machine.accelerators)
+    dp = max(1, devices // shared)
+    idle = devices - shared * dp
+    if idle > 0:
+        why = f"tp*pp={shared} does not divide {devices}"
+        warnings.append(f"{idle} of {devices} CUDA devices stay idle: {why}")
+    return dp
+
+
+def _too_many_processes(
+    config: TrainConfig, step: Step | None, device: str, local_processes: int, machine: Machine
+) -> list[Problem]:
+    devices = len(machine.accelerators)
+    # Under srun each task may see only its own device, which is then device 0 for everybody.
+    own_device_each = step is not None and step.starter != "torchrun" and devices == 1
+    if device != "cuda" or local_processes <= devices or own_device_each:
+        return []
+    degrees = f"tp={config.tp}" + (f" dp={config.dp}" if config.dp is not None else "")
+    where = degrees if step is None else f"{local_processes} processes from {step.starter}"
+    return [
+        Problem(
+            where,
+            f"needs {local_processes} CUDA devices, one for each process, and this machine shows {devices}",
+            f"use tp*dp <= {devices}, more machines (launch=dry_run shows the command), or launch.device=cpu",
+        )
+    ]
+
+
+def _precision(config: TrainConfig, device: str, machine: Machine, problems: list[Problem]) -> str:
+    asked = config.precision.name
+    has_bf16 = all(accelerator.has_bf16 for accelerator in machine.accelerators)
+    if asked == "auto":
+        return "bf16" if device == "cuda" and has_bf16 else "fp32"
+    if asked == "bf16" and device == "cuda" and not has_bf16:
+        wrong = f"needs a device of compute capability 8.0 or more, unlike {_names(machine)}"
+        problems.append(Problem("precision=bf16", wrong, "use precision=fp32"))
+    return asked
+
+
+def _missing_logger(config: TrainConfig, has_package: Callable[[str], bool]) -> list[Problem]:
+    package = {"tensorboard": "tensorboard", "wandb": "wandb"}.get(config.logger.kind)
+    if package is None or has_package(package):
+        return []
+    return [
+        Problem(
+            f"logger={config.logger.kind}",
+            f"needs the package {package}, which is not installed",
+            f"pip install {package}, or use logger=none",
+        )
+    ]
+
+
+def _names(machine: Machine) -> str:
+    names = sorted({accelerator.name for accelerator in machine.accelerators})
+    return f"{len(machine.accelerators)} x {' / '.join(names)}"

@@ -1,0 +1,70 @@
+"""The directory a run writes to: chosen once, made once, never one that holds something already."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+
+from mlm.errors import ConfigError, Problem
+
+_WRITABLE = "name a directory you can write to"
+
+
+def choose(run_dir: str | None, model: str, cwd: Path, now: datetime) -> Path:
+    """The given directory, or runs/<model>-<date>-<time> under cwd, with -2, -3, ... when it is taken."""
+    if run_dir is not None:
+        return cwd / Path(run_dir).expanduser()
+    name = re.sub(r"[^\w.+-]+", "_", model) or "run"
+    return _free(cwd / "runs" / f"{name}-{now:%Y%m%d-%H%M%S}")
+
+
+def _free(path: Path) -> Path:
+    if not path.exists():
+        return path
+    numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
+    return next(candidate for candidate in numbered if not candidate.exists())
+
+
+def problems(path: Path) -> list[Problem]:
+    """Why nothing can be written there; an empty directory is as good as none."""
+    where = f"run_dir={path}"
+    try:
+        if path.exists() and not path.is_dir():
+            return [Problem(where, "is a file", "name a directory that does not exist yet")]
+        if path.is_dir() and any(path.iterdir()):
+            what = "a run" if (path / "config.yaml").exists() else "files"
+            wrong = f"already holds {what}, which is never overwritten"
+            return [Problem(where, wrong, f"use run_dir={_free(path)}")]
+        parent = next(folder for folder in (path, *path.parents) if folder.exists())
+    except OSError as error:
+        return [Problem(where, f"cannot be used ({error.strerror})", _WRITABLE)]
+    if not parent.is_dir():
+        return [Problem(where, f"cannot be made: {parent} is a file", _WRITABLE)]
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return [Problem(where, f"cannot be written: no permission in {parent}", _WRITABLE)]
+    return []
+
+
+def create(path: Path, *, given: bool) -> Path:
+    """Make the directory and return it; one chosen by default moves on to the next free name in a race.
+
+    Raises ConfigError when it cannot be made or, given, is no longer empty.
+    """
+    while True:
+        try:
+            path.mkdir(parents=True, exist_ok=given)
+            break
+        except FileExistsError:
+            if given:
+                break
+            path = _free(path)
+        except OSError as error:
+            wrong = f"cannot be made ({error.strerror})"
+            raise ConfigError(Problem(f"run_dir={path}", wrong, _WRITABLE)) from error
+    found = problems(path)
+    if found:
+        raise ConfigError(found)
+    return path
