@@ -1,0 +1,57 @@
+"""What only a CUDA device can show: the same numbers as the CPU, and a step that never waits."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from mlm.models.registry import build_model
+from mlm.optim.adamw import AdamW, parameter_groups
+from mlm.parallel.mesh import Mesh
+from mlm.parallel.rng import RngStreams
+from mlm.train.step import train_step
+from tests.dist.meshes import TINY
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def losses(device: torch.device, dtype: torch.dtype, steps: int = 5, sync_debug: bool = False) -> list[float]:
+    mesh = Mesh.single()
+    rng = RngStreams(3, mesh, device)
+    model = build_model(TINY, tp=mesh.tp, rng=rng, seed=3, dtype=dtype, device=device)
+    optimizer = AdamW(parameter_groups(model, 0.01), beta1=0.9, beta2=0.95, eps=1e-8)
+    generator = torch.Generator().manual_seed(0)
+    shares = []
+    for step in range(steps):
+        ids = torch.randint(0, TINY.vocab_size, (4, TINY.seq_length + 1), generator=generator).to(device)
+        if sync_debug and step > 0:
+            torch.cuda.synchronize()
+            torch.cuda.set_sync_debug_mode("error")
+        share, _ = train_step(
+            model,
+            optimizer,
+            [ids],
+            lr=1e-3,
+            clip_grad_norm=1.0,
+            global_batch_tokens=4 * TINY.seq_length,
+            mesh=mesh,
+            autocast=nullcontext,
+        )
+        torch.cuda.set_sync_debug_mode("default")
+        shares.append(share)
+    return [share.item() for share in shares]
+
+
+def test_five_steps_equal_the_cpus():
+    cpu = losses(torch.device("cpu"), torch.float64)
+    assert losses(torch.device("cuda"), torch.float64) == pytest.approx(cpu, rel=1e-10)
+    assert losses(torch.device("cuda"), torch.float32) == pytest.approx(cpu, rel=1e-4)
+
+
+def test_a_step_never_waits_for_the_device():
+    losses(torch.device("cuda"), torch.float32, sync_debug=True)
