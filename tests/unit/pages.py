@@ -1,0 +1,186 @@
+"""Pages of documentation taken apart, and their command lines parsed or composed without being run."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+import runpy
+import shlex
+import sys
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from mlm.cli import arguments
+from mlm.config.checks import check
+from mlm.config.compose import compose
+from mlm.errors import ConfigError, Problem
+from mlm.launch.refusal import format_problems
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
+SHELL = ("bash", "sh", "console")
+
+HARMLESS = ("cd", "source", "cat", "ls", "tail", "git clone", "pip install", "wandb sync", "tensorboard")
+"""Commands of others that pages may show; everything else is parsed, or fails the test."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """One fenced block: its language, its text, and the line of the page at which the text begins."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command line of a page. output: what the page shows below it. `# refused` in its comment counts."""
+
+    page: Path
+    line: int
+    text: str
+    output: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        return shlex.split(self.text, comments=True)
+
+    @property
+    def is_refused(self) -> bool:
+        return "# refused" in self.text
+
+    @property
+    def where(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def fences(page: Path) -> list[Fence]:
+    found, opened = [], None
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        if line.startswith("```") and opened is None:
+            opened = number, line[3:].strip()
+        elif line.startswith("```") and opened is not None:
+            start, language = opened
+            found.append(Fence(page, start + 1, language, "\n".join(lines[start : number - 1]) + "\n"))
+            opened = None
+    assert opened is None, f"{page}: a fenced block is not closed"
+    return found
+
+
+def commands(page: Path) -> list[Command]:
+    found: list[Command] = []
+    for fence in fences(page):
+        if fence.language not in SHELL:
+            continue
+        joined, first = "", 0
+        for number, line in enumerate(fence.text.splitlines(), fence.line):
+            if fence.language == "console" and not line.startswith("$ ") and not joined:
+                assert found, f"{page}:{number}: output before any command"
+                found[-1] = dataclasses.replace(found[-1], output=f"{found[-1].output}{line}\n")
+                continue
+            first = first if joined else number
+            joined += line.removeprefix("$ ")
+            if joined.endswith("\\"):
+                joined = joined[:-1]
+                continue
+            if shlex.split(joined, comments=True):
+                found.append(Command(page, first, joined))
+            joined = ""
+    return found
+
+
+COMMANDS = [command for page in PAGES for command in commands(page)]
+
+
+def verify(command: Command) -> None:
+    """Parse or compose each part of a command line; AssertionError when one would not do what it says."""
+    for is_operator, group in groupby(command.words, key=lambda word: word in ("&&", "||", ";", "|")):
+        words = [] if is_operator else list(group)
+        while words and re.match(r"[A-Z_]+=", words[0]):
+            words.pop(0)
+        if words:
+            _verify_simple(words, command)
+
+
+def _verify_simple(words: list[str], command: Command) -> None:
+    name, rest = Path(words[0]).name, words[1:]
+    if name == "mlm-train":
+        found = train_problems(rest)
+        assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
+        if command.is_refused and command.output:
+            assert command.output == format_problems("mlm-train", found, width=120), command.where
+    elif name == "torchrun":
+        from torch.distributed.run import parse_args
+
+        given = parse_args(rest)
+        assert (given.module, given.training_script) == (True, "mlm.cli.train"), command.where
+        processes = int(given.nnodes.split(":")[0]) * int(given.nproc_per_node)
+        assert not train_problems(given.training_script_args, processes), command.where
+    elif name == "srun":
+        at = rest.index("mlm-train")
+        options = dict(option.removeprefix("--").split("=") for option in rest[:at])
+        per_node, nodes = int(options.get("ntasks-per-node", 0)), int(options.get("nodes", 1))
+        tasks = int(options.get("ntasks", per_node * nodes))
+        assert not train_problems(rest[at + 1 :], tasks if tasks > 1 else None), command.where
+    elif name == "make":
+        makefile = (ROOT / "Makefile").read_text()
+        for word in rest:
+            variable, equals, _ = word.partition("=")
+            pattern = rf"\b{variable}\b" if equals else rf"^{re.escape(word)}:"
+            assert re.search(pattern, makefile, re.MULTILINE), f"{command.where}: make knows no {word}"
+    elif name in ("python", "python3"):
+        assert "".join(rest[:1]).startswith("scripts/"), f"{command.where}: {words} is no script of ours"
+        assert (ROOT / rest[0]).is_file(), f"{command.where}: there is no {rest[0]}"
+        given = script_arguments(ROOT / rest[0], rest[1:])
+        compose(getattr(given, "overrides", []))
+    else:
+        known = any(words[: len(harmless.split())] == harmless.split() for harmless in HARMLESS)
+        assert known, f"{command.where}: what is {name}?"
+
+
+def train_problems(words: list[str], processes: int | None = None) -> list[Problem]:
+    """What mlm-train has against its arguments, the machine left aside. processes: started by another."""
+    given = arguments.parse(words)
+    if given.help or given.version:
+        return given.problems
+    try:
+        config = compose(given.overrides, given.config_dirs)
+    except ConfigError as error:
+        return [*given.problems, *error.problems]
+    if processes is not None:
+        dp, left = divmod(processes, config.tp)
+        assert left == 0, f"{processes} processes are no multiple of tp={config.tp}"
+        assert config.dp in (None, dp), f"{processes} processes are not tp={config.tp} x dp={config.dp}"
+        config = dataclasses.replace(config, dp=dp)
+    return [*given.problems, *check(config)]
+
+
+class _Parsed(Exception):
+    pass
+
+
+def script_arguments(script: Path, words: list[str]) -> argparse.Namespace:
+    """What a script's own parser makes of its arguments; the script does nothing else."""
+    original = argparse.ArgumentParser.parse_args
+
+    def stop(self: argparse.ArgumentParser, args: object = None, namespace: object = None) -> object:
+        raise _Parsed(original(self, words))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(argparse.ArgumentParser, "parse_args", stop)
+        patch.setattr(sys, "argv", [str(script), *words])
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except _Parsed as parsed:
+            namespace: argparse.Namespace = parsed.args[0]
+            return namespace
+        except SystemExit:
+            raise AssertionError(f"{script.name} does not take {words}") from None
+    raise AssertionError(f"{script} parsed no arguments")
