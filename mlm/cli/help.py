@@ -15,7 +15,7 @@ processes on CPU. Inside a torchrun or srun step that is already there it joins 
 
 examples:
   mlm-train experiment=quickstart                 learn Shakespeare at tp=2, minutes on two CPU cores
-  mlm-train model=gpt2_tiny tp=2 train.steps=50   a model of seconds, to see everything work
+  mlm-train model=gpt2_tiny tp=2 train.steps=50 train.global_batch_size=8     all of it, in seconds
   mlm-train model=gpt2_8b tp=8 launch=dry_run     what would run, without running it
   mlm-train model=gpt2_8b tp=8                    8.3 billion parameters on 8 devices, the paper's recipe
   torchrun --nproc-per-node=8 -m mlm.cli.train model=gpt2_8b tp=8     the same under a given launcher

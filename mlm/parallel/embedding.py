@@ -78,3 +78,6 @@ class PositionEmbedding(DeclaringModule):
 
     def forward(self, seq: int) -> Tensor:
         return self.weight[:seq]
+
+    def extra_repr(self) -> str:
+        return f"weight={list(self.weight.shape)}"

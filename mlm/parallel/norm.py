@@ -29,3 +29,6 @@ class LayerNorm(DeclaringModule):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[0]}, eps={self.eps:g}, bias={self.bias is not None}"

@@ -1,4 +1,4 @@
-"""Two streams of random numbers for dropout (paper, section 3; facts of figure 3).
+"""Two streams of random numbers for dropout (paper, section 3 and appendix on random numbers).
 
 Outside the split regions every tensor-parallel rank holds the same activations and must drop the same
 elements. Inside (attention probabilities) each rank holds other heads and must drop other elements.

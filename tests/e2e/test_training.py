@@ -54,7 +54,7 @@ def test_a_run_prints_and_leaves_all_that_a_report_needs(launches):
 
     config = yaml.safe_load((run_dir / "config.yaml").read_text())
     assert config["dp"] == 1
-    assert config["model"]["ffn_hidden_size"] == 1024
+    assert config["model"]["ffn_hidden_size"] == 768
     assert config["run_dir"] == str(run_dir)
     assert (run_dir / "train.log").read_text().count("step ") >= len(steps)
     assert json.loads((run_dir / "environment.json").read_text())
@@ -70,8 +70,8 @@ def test_a_run_prints_and_leaves_all_that_a_report_needs(launches):
         assert record["tokens_per_s"] == pytest.approx(8 * 128 / record["step_time_s"], rel=1e-9)
         pflops = flops / record["step_time_s"] / 1e15
         assert record["throughput_pflops"] == pytest.approx(pflops, rel=1e-9)
-    assert train[0]["lr"] == pytest.approx(1e-3 / 5)
-    assert train[4]["lr"] == 1e-3
+    assert train[0]["lr"] == pytest.approx(2e-3 / 5)
+    assert train[4]["lr"] == 2e-3
     assert train[-1]["lr"] == 1e-4
     assert train[0]["loss"] == pytest.approx(math.log(2048), abs=0.2)
     assert train[-1]["loss"] < 6.2
