@@ -156,7 +156,7 @@ def _rank(rank: int, args: argparse.Namespace, world_size: int, folder: str, que
             "rank": rank,
             "wall_s": wall,
             "cpu_s": cpu,
-            "loss": loss.item(),
+            "loss": loss.item() * args.dp,  # of this replica; a step returns its share of the whole
             "gemm_tflops": gemm,
             "matmul": matmul,
             "precision": precision,

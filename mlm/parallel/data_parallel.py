@@ -24,7 +24,6 @@ def replicate(model: nn.Module, dp: Axis, bucket_mb: float = 25.0) -> nn.Module:
         bucket_cap_mb=bucket_mb,
         gradient_as_bucket_view=True,
         init_sync=False,
-        broadcast_buffers=False,
     )
 
 

@@ -62,9 +62,12 @@ class Pool:
 
 
 def _serve(connection: Connection, rank: int, world_size: int, rendezvous: str) -> None:
+    import warnings
+
     import torch
     import torch.distributed as dist
 
+    warnings.simplefilter("error")  # as in the tests' own process
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world_size)
     while True:
