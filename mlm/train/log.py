@@ -9,6 +9,13 @@ from pathlib import Path
 logger = logging.getLogger("mlm")
 
 
+class _StandardOutput(logging.Handler):
+    """Prints to whatever sys.stdout is at the moment: the progress bar puts itself there to stay below."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stdout, flush=True)
+
+
 def set_up_logging(rank: int, run_dir: Path) -> None:
     """Rank 0: every message, to standard output as it is and to run_dir/train.log with the time.
 
@@ -18,7 +25,7 @@ def set_up_logging(rank: int, run_dir: Path) -> None:
     logger.propagate = False
     logger.setLevel(logging.INFO if rank == 0 else logging.WARNING)
     who = "" if rank == 0 else f"[rank {rank}] "
-    console = logging.StreamHandler(sys.stdout if rank == 0 else sys.stderr)
+    console: logging.Handler = _StandardOutput() if rank == 0 else logging.StreamHandler()
     console.setFormatter(logging.Formatter(f"{who}%(message)s"))
     file = logging.FileHandler(run_dir / "train.log", encoding="utf-8")
     file.setFormatter(logging.Formatter(f"%(asctime)s {who}%(message)s"))

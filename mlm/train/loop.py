@@ -24,6 +24,9 @@ from mlm.train.setup import Run
 from mlm.train.step import train_step
 from mlm.train.validate import ValidationResult, validate
 
+SAMPLE_TEMPERATURE = 0.8
+"""Of the sample at the end: a little below 1, where a small model's text reads best."""
+
 
 def train(run: Run, started: float) -> None:
     """Run all steps of the configuration; collective over all ranks.
@@ -64,6 +67,7 @@ def train(run: Run, started: float) -> None:
                 autocast=run.autocast,
             )
             window.add(step, lr, share, norm)
+            display.advance(step)
             validate_now = config.train.eval_interval > 0 and step % config.train.eval_interval == 0
             is_last = step == config.train.steps
             # The first step is shown alone: it tells that all is well, and it warms up what the rest reuses.
@@ -174,7 +178,7 @@ def _sample_text(run: Run) -> str:
             seq_length=run.config.model.seq_length,
             vocab_size=min(run.config.model.vocab_size, tokenizer.vocab_size),
             tp=run.mesh.tp,
-            temperature=0.8,
+            temperature=SAMPLE_TEMPERATURE,
             seed=run.config.seed,
         )
     return tokenizer.decode(ids.tolist())
@@ -192,7 +196,7 @@ def _finish(
 ) -> None:
     """The last words, and summary.json."""
     if text is not None:
-        logger.info(f"a sample, temperature 0.8:\n{text}\n")
+        logger.info(f"a sample, temperature {SAMPLE_TEMPERATURE}:\n{_printable(text)}\n")
     # The median window: the first holds the warm-up, and a busy moment must not speak for the run.
     speed = sorted(speeds, key=lambda s: s.step_time_s)[len(speeds) // 2] if speeds else None
     per_character = _nats_per_character(run, final)
@@ -230,6 +234,11 @@ def _nats_per_character(run: Run, final: ValidationResult | None) -> float | Non
     if final is None or characters is None or final.tokens != run.data.tokens["valid"] - 1:
         return None
     return final.loss / characters
+
+
+def _printable(text: str) -> str:
+    """The text without control characters: what a byte model draws must not reprogram the terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
 
 
 def asdict_plain(config: Any) -> dict[str, Any]:

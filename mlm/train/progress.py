@@ -1,11 +1,11 @@
-"""What the person at the console sees while training: a live bar in a terminal, plain lines elsewhere."""
+"""What a person sees while training: a line at each log interval, and in a terminal a bar below."""
 
 from __future__ import annotations
 
 import sys
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from mlm.train.log import logger
 from mlm.train.metrics import Speed, StepRecord, readable_flops, readable_time
@@ -20,29 +20,36 @@ class ProgressDisplay:
         self._bar: Progress | None = None
         if enabled and sys.stdout.isatty():
             self._bar = Progress(
-                TextColumn("step {task.completed:>6}/{task.total}"),
-                BarColumn(bar_width=24),
-                TaskProgressColumn(),
-                TextColumn("{task.fields[what]}"),
+                TextColumn("step {task.completed}/{task.total}"),
+                BarColumn(bar_width=30),
+                TextColumn("{task.fields[left]}"),
                 console=Console(file=sys.stdout),
+                # Twice a second is enough for eyes and costs the training nothing.
+                refresh_per_second=2,
+                transient=True,
             )
-            self._task = self._bar.add_task("", total=total_steps, what="")
+            self._task = self._bar.add_task("", total=total_steps, left="")
             self._bar.start()
 
+    def advance(self, step: int) -> None:
+        """A step has been issued; moves the bar and waits for nothing."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step)
+
     def step(self, record: StepRecord, speed: Speed) -> None:
+        """A window has closed: its last step and its speed."""
         if not self.enabled:
             return
-        left = (self.total_steps - record.step) * speed.step_time_s
+        left = f"{readable_time((self.total_steps - record.step) * speed.step_time_s)} left"
         mfu = "" if speed.mfu is None else f"  MFU {speed.mfu:.1%}"
-        what = (
-            f"loss {record.loss:.4f}  lr {record.lr:.2e}  norm {record.grad_norm:.2f}  "
-            f"{speed.tokens_per_s:,.0f} tokens/s  {readable_flops(speed.throughput_pflops)}{mfu}  "
-            f"{readable_time(left)} left"
+        width = len(str(self.total_steps))
+        logger.info(
+            f"step {record.step:>{width}}/{self.total_steps}  loss {record.loss:.4f}  lr {record.lr:.2e}  "
+            f"norm {record.grad_norm:.2f}  {speed.tokens_per_s:,.0f} tokens/s  "
+            f"{readable_flops(speed.throughput_pflops)}{mfu}  {left}"
         )
         if self._bar is not None:
-            self._bar.update(self._task, completed=record.step, what=what)
-        else:
-            logger.info(f"step {record.step:>6}/{self.total_steps}  {what}")
+            self._bar.update(self._task, completed=record.step, left=left)
 
     def close(self) -> None:
         if self._bar is not None:

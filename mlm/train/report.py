@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 
 from rich.console import Console
 from rich.table import Table
@@ -76,7 +77,7 @@ def _model_rows(run: Run) -> list[tuple[str, str]]:
 def _mesh_rows(run: Run) -> list[tuple[str, str]]:
     config, mesh = run.config, run.mesh
     tp, dp = (_short(groups(mesh.tp.size, mesh.pp.size, mesh.dp.size)) for groups in (tp_groups, dp_groups))
-    threads = f", {config.launch.threads} threads each" if run.device.type == "cpu" else ""
+    threads = f", threads of each: {config.launch.threads}" if run.device.type == "cpu" else ""
     return [
         ("mesh", f"tp={mesh.tp.size} pp={mesh.pp.size} dp={mesh.dp.size}: tp groups {tp}, dp groups {dp}"),
         ("device", f"{mesh.world_size} x {run.device_name}{threads}"),
@@ -139,5 +140,6 @@ def _run_of(group: list[int]) -> str:
 def _rendered(table: Table) -> str:
     """The table as text, without the terminal's codes: the same in the console and in train.log."""
     out = io.StringIO()
-    Console(file=out, width=118, no_color=True).print(table)
-    return out.getvalue().rstrip("\n")
+    columns = min(118, shutil.get_terminal_size((118, 24)).columns)
+    Console(file=out, width=columns, no_color=True).print(table)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
