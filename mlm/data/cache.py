@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -87,8 +88,9 @@ def _publish(aside: Path, target: Path) -> dict[str, Any]:
     for _ in range(10):
         try:
             aside.rename(target)
-        except OSError:
-            if not target.exists():
+        except OSError as error:
+            # Something stood there at that moment; by now another launch may have taken it away.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             info = _read(target)
             if info is not None:

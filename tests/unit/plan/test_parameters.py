@@ -30,7 +30,7 @@ PUBLISHED_REAL = {
 FROM_SHAPES = {
     # Padded and real, from the shapes below.
     "gpt2_tiny": (121_088, 120_640),
-    "gpt2_quickstart": (3_716_608, 3_716_608),
+    "gpt2_quickstart": (1_307_904, 1_307_904),
     "gpt2_shakespeare_char": (804_224, 804_096),
     "gpt2_small_cpu": (64_306_176, 63_823_360),
     "gpt2_355m": (355_788_800, 354_823_168),
