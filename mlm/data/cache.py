@@ -84,23 +84,32 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 
 def _publish(aside: Path, target: Path) -> dict[str, Any]:
-    """Give a finished folder its name, unless a whole entry has it by now."""
-    for _ in range(10):
+    """Give a finished folder its name, unless a whole entry has it by now; the information of that entry."""
+    built = _read(aside)
+    assert built is not None, f"the entry just written to {aside} does not read back"
+    for _ in range(100):
         try:
             aside.rename(target)
+            return built
         except OSError as error:
             # Something stood there at that moment; by now another launch may have taken it away.
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            info = _read(target)
-            if info is not None:
-                return info
-            damaged = target.with_name(f".{target.name}.damaged-{secrets.token_hex(4)}")
-            with contextlib.suppress(FileNotFoundError):  # another launch saw the damage too
-                target.rename(damaged)
-            shutil.rmtree(damaged, ignore_errors=True)
-        else:
-            break
-    info = _read(target)
-    assert info is not None, f"the entry just written to {target} does not read back"
-    return info
+        info = _read(target)
+        if info is not None:
+            return info
+        _remove_if_damaged(target)
+    raise OSError(errno.EEXIST, "another process keeps putting a damaged entry there", str(target))
+
+
+def _remove_if_damaged(target: Path) -> None:
+    """Take a damaged entry away. Seized before it is judged: another launch may have replaced it just now."""
+    seized = target.with_name(f".{target.name}.damaged-{secrets.token_hex(4)}")
+    try:
+        target.rename(seized)
+    except FileNotFoundError:
+        return  # another launch saw the damage too
+    if _read(seized) is not None:
+        with contextlib.suppress(OSError):  # a third launch has put an equal entry there meanwhile
+            seized.rename(target)
+    shutil.rmtree(seized, ignore_errors=True)
