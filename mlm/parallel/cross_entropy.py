@@ -20,9 +20,10 @@ from mlm.parallel.collectives import all_reduced
 from mlm.parallel.device import autocast_dtype, without_autocast
 from mlm.parallel.mesh import Axis
 
-# Logits of one chunk of the fused loss: small enough to stay in cache between its passes, large enough for
-# full-speed products. Only speed depends on it.
-CHUNK_BYTES = 32 * 2**20
+# Logits of one chunk of the fused loss: on a CPU small enough to stay in cache between its passes, on an
+# accelerator large enough for full-speed products. Only speed and memory depend on it.
+CPU_CHUNK_BYTES = 32 * 2**20
+ACCELERATOR_CHUNK_BYTES = 512 * 2**20
 
 
 def vocab_parallel_cross_entropy(logits: Tensor, targets: Tensor, tp: Axis, vocab_size: int) -> Tensor:
@@ -42,7 +43,7 @@ def linear_cross_entropy(
     token_weights: Tensor,
     tp: Axis,
     vocab_size: int,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int | None = None,
 ) -> Tensor:
     """sum over tokens of token_weight * nll(hidden weight^T, target): output layer and loss in one.
 
@@ -52,8 +53,10 @@ def linear_cross_entropy(
 
     Shapes: hidden [batch, seq, hidden], weight [padded_vocab/tp, hidden], targets and token_weights
     [batch, seq] -> a scalar, equal on all ranks. Moves 3 values per token forward and
-    batch*seq*hidden elements backward.
+    batch*seq*hidden elements backward. chunk_bytes: size of a chunk's logits; None: by kind of device.
     """
+    if chunk_bytes is None:
+        chunk_bytes = CPU_CHUNK_BYTES if hidden.device.type == "cpu" else ACCELERATOR_CHUNK_BYTES
     return _LinearCrossEntropy.apply(hidden, weight, targets, token_weights, tp, vocab_size, chunk_bytes)
 
 

@@ -18,6 +18,7 @@ def select_device(kind: str, local_rank: int) -> torch.device:
         return torch.device("cpu")
     index = 0 if torch.cuda.device_count() == 1 else local_rank
     torch.cuda.set_device(index)
+    torch.cuda.init()  # default_generators is empty until then
     return torch.device("cuda", index)
 
 
