@@ -16,7 +16,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "mlm needs Python 3.11 or later: make install PYTHON=python3.11"; exit 1; }
 ifeq ($(TORCH),system)
-	@$(PYTHON) -c 'import torch' || { echo "TORCH=system, but $(PYTHON) has no torch: leave it out"; exit 1; }
+	@$(PYTHON) -c 'import torch' 2>/dev/null || { echo "TORCH=system, but $(PYTHON) has no torch: leave it out"; exit 1; }
 	$(PYTHON) -m venv --system-site-packages $(VENV)
 	grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt
 else
