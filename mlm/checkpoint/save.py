@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch.distributed as dist
@@ -43,7 +45,8 @@ def save_checkpoint(
     if mesh.dp.rank == 0:
         try:
             # Only one replica takes part: its tp ranks, a group of their own.
-            save(state, checkpoint_id=aside, process_group=mesh.tp.group, no_dist=mesh.tp.size == 1)
+            with _one_process_is_meant():
+                save(state, checkpoint_id=aside, process_group=mesh.tp.group, no_dist=mesh.tp.size == 1)
         except CheckpointException as error:  # derives from BaseException
             raise CheckpointError(f"{aside} could not be written: {error}") from error
     _barrier(mesh)
@@ -62,9 +65,18 @@ def load_weights(directory: Path, model: nn.Module, mesh: Mesh) -> None:
         raise CheckpointError(f"{directory} is no checkpoint (it has no .metadata): name a step_N directory")
     state = {f"model.{n}": t for n, t in model_tensors(model, mesh).items()}
     try:
-        load(state, checkpoint_id=directory, process_group=mesh.tp.group, no_dist=mesh.tp.size == 1)
+        with _one_process_is_meant():
+            load(state, checkpoint_id=directory, process_group=mesh.tp.group, no_dist=mesh.tp.size == 1)
     except CheckpointException as error:
         raise CheckpointError(f"{directory} does not fit this model: {error}") from error
+
+
+@contextmanager
+def _one_process_is_meant() -> Iterator[None]:
+    """Keep torch from warning of what no_dist=True asks for."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninit")
+        yield
 
 
 def _barrier(mesh: Mesh) -> None:
