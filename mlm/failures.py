@@ -14,7 +14,7 @@ from pathlib import Path
 from mlm.errors import MlmError
 
 LAUNCHER_PID = "MLM_LAUNCHER_PID"
-"""Set in workers that mlm-train started; absent where torchrun or srun did."""
+"""Set in workers that one of our commands started; absent where torchrun or srun did."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class Failure:
     """The message says all: it is one of mlm.errors, so no traceback is shown."""
 
 
-def record_failure(run_dir: Path | str, rank: int, exception: BaseException) -> None:
+def record_failure(
+    run_dir: Path | str, rank: int, exception: BaseException, command: str = "mlm-train"
+) -> None:
     """Write run_dir/errors/rank_N.json whole or not at all; never raises.
 
     Where no launcher of ours will read it (torchrun, srun) or it cannot be written, the failure is
@@ -49,7 +51,7 @@ def record_failure(run_dir: Path | str, rank: int, exception: BaseException) -> 
     written = _write(Path(run_dir) / "errors", failure)
     if not written or LAUNCHER_PID not in os.environ:
         text = f"{failure.type}: {failure.message}\n" if failure.user_error else failure.traceback
-        print(f"mlm-train: rank {rank} on {failure.host} failed\n{text}", end="", file=sys.stderr, flush=True)
+        print(f"{command}: rank {rank} on {failure.host} failed\n{text}", end="", file=sys.stderr, flush=True)
 
 
 def _write(folder: Path, failure: Failure) -> bool:

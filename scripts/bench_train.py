@@ -95,10 +95,9 @@ def _rank(rank: int, args: argparse.Namespace, world_size: int, folder: str, que
     from mlm.models.registry import build_model
     from mlm.optim.adamw import AdamW, parameter_groups
     from mlm.parallel.data_parallel import replicate
-    from mlm.parallel.device import peak_memory_bytes, set_matmul_precision
+    from mlm.parallel.device import autocast_for, peak_memory_bytes, set_matmul_precision
     from mlm.parallel.mesh import Mesh, build_mesh
     from mlm.parallel.rng import RngStreams
-    from mlm.train.setup import autocast_for
     from mlm.train.step import train_step
 
     torch.set_num_threads(args.threads)

@@ -1,13 +1,15 @@
-"""The text of `mlm-train --help`."""
+"""The text of `--help`, command by command."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from mlm.config.command import EVAL, TRAIN, Spec
 from mlm.config.compose import describe_groups
 
-_INTRODUCTION = """\
+_TRAIN = """\
 usage: mlm-train [KEY=VALUE ...] [--config-dir DIR ...] [--help] [--version]
 
 Train a GPT-2 tensor-parallel, starting the worker processes itself: one per CUDA device, or tp*dp
@@ -25,9 +27,34 @@ keys (dotted names of mlm/config/schema.py; these are the usual ones):
   train.steps=1000 train.global_batch_size=64 train.micro_batch_size=8
   optim.lr=3e-4                model.num_layers=12 and every other field of a group
   data.path=PREFIX             PREFIX.bin and PREFIX.idx, or a .txt file
+  eval.tasks=[lambada] eval.interval=1000      what mlm-eval measures, while training
   run_dir=runs/first seed=1    where the run writes (never over an earlier one); random numbers
 
 groups (GROUP=OPTION; * is the default):
+"""
+_EVAL = """\
+usage: mlm-eval checkpoint=RUN [KEY=VALUE ...] [--config-dir DIR ...] [--help] [--version]
+
+Measure a trained model straight from its checkpoint, at any tp and dp, as the paper did and as others do: one
+table a task on the console, every count behind it in eval.json.
+
+examples:
+  mlm-eval checkpoint=runs/first tasks=[wikitext103,lambada]      the newest checkpoint of a run
+  mlm-eval checkpoint=runs/first/checkpoints/step_1000 tp=2 dp=2  that one, on four processes
+  mlm-eval checkpoint=runs/first tasks=[perplexity] task_paths.perplexity=mine.txt
+  mlm-eval checkpoint=runs/first tasks=[lambada] limit=100        a quick look, marked as one
+  mlm-eval checkpoint=runs/first launch=dry_run                   what would run, without running it
+
+keys:
+  checkpoint=RUN               a run's directory, or one of its checkpoints/step_N
+  tasks=[A,B]                  from the list below; the default is [wikitext103,lambada]
+  task_paths.TASK=PATH         its data file; without one it is looked for in $MLM_DATA and the cache
+  tp=2 dp=2                    tensor-parallel degree; ranks that share out the work
+  limit=100                    only the first so many items of each file
+  batch_tokens=16384           tokens of one forward pass
+  out=DIR                      where eval.json goes (never over an earlier one)
+
+tasks:
 """
 _CONCLUSION = """\
 
@@ -36,13 +63,32 @@ exit codes: 0 finished, 1 a worker failed, 2 refused before start, 130/143 stopp
 """
 
 
-def text(config_dirs: Sequence[Path]) -> str:
-    """The whole help, with the options of the groups in the shipped and the given directories."""
+def train(config_dirs: Sequence[Path]) -> str:
+    """The help of mlm-train, with the options of the groups in the shipped and the given directories."""
+    return _TRAIN + _groups(config_dirs, TRAIN) + _CONCLUSION
+
+
+def evaluate(config_dirs: Sequence[Path]) -> str:
+    """The help of mlm-eval, with every task and its files."""
+    from mlm.eval.files import file_keys
+    from mlm.eval.tasks import TASKS
+
     lines = []
-    for group in describe_groups(config_dirs):
+    for name, task in TASKS.items():
+        lines.append(f"  {name:13}{task.summary}")
+        for key, file in file_keys(name, task.default_files).items():
+            optional = "" if file.required else " (adds rows where it is there)"
+            lines.append(f"  {'':13}task_paths.{key}={file.name or 'FILE'}{optional}")
+    tasks = "\n".join(lines) + "\n\ngroups (GROUP=OPTION; * is the default):\n"
+    return _EVAL + tasks + _groups(config_dirs, EVAL) + _CONCLUSION
+
+
+def _groups(config_dirs: Sequence[Path], spec: Spec[Any]) -> str:
+    lines = []
+    for group in describe_groups(config_dirs, spec):
         width = max((len(option.name) for option in group.options), default=0)
         for number, option in enumerate(group.options):
             head = group.name if number == 0 else ""
             star = "*" if option.name == group.default else " "
             lines.append(f"  {head:11}{star}{option.name:{width}}  {option.description}".rstrip())
-    return _INTRODUCTION + "\n".join(lines) + "\n" + _CONCLUSION
+    return "\n".join(lines) + "\n"

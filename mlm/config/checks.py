@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import gcd
 from typing import Any
 
-from mlm.config.fields import flatten, plain, schema_fields
+from mlm.config.fields import Field, flatten, plain, schema_fields
 from mlm.config.names import alternatives, nearest
-from mlm.config.ranges import RANGES
+from mlm.config.ranges import EVAL_RANGES, RANGES, Range
 from mlm.config.resolve import resolved
-from mlm.config.schema import TrainConfig
+from mlm.config.schema import EvalConfig, TrainConfig
 from mlm.errors import Problem
 
-__all__ = ["check", "resolved"]
+__all__ = ["check", "check_evaluation", "resolved"]
 
 NAMES: dict[str, tuple[str, ...]] = {
     "model.architecture": ("gpt2",),
@@ -34,7 +34,7 @@ def check(config: TrainConfig) -> list[Problem]:
     is looked at only where each of them is in its range, so that one slip is one problem.
     """
     values = flatten(config)
-    problems, bad = _single_values(values)
+    problems, bad = single_values(values, schema_fields(), RANGES)
 
     def usable(*keys: str) -> bool:
         return not bad.intersection(keys)
@@ -51,10 +51,20 @@ def check(config: TrainConfig) -> list[Problem]:
         problems += _batch(config)
     if usable("train.steps", "optim.warmup_steps", "optim.decay_steps"):
         problems += _schedule(config)
+    if usable("eval.interval") and config.eval.interval and not config.eval.tasks:
+        wrong = "is for eval.tasks, which names none"
+        remedy = "name tasks as eval.tasks=[lambada], or use eval.interval=0"
+        problems.append(Problem(f"eval.interval={config.eval.interval}", wrong, remedy))
     if usable("optim.lr", "optim.min_lr") and config.optim.min_lr > config.optim.lr:
         where = f"optim.min_lr={config.optim.min_lr:g}"
         wrong = f"is above optim.lr={config.optim.lr:g}, where the cosine starts"
         problems.append(Problem(where, wrong, f"use optim.min_lr={config.optim.lr / 10:g}"))
+    return problems
+
+
+def check_evaluation(config: EvalConfig) -> list[Problem]:
+    """The same of mlm-eval: what is wrong with its numbers and names by themselves."""
+    problems, _ = single_values(flatten(config), schema_fields(EvalConfig), EVAL_RANGES)
     return problems
 
 
@@ -69,14 +79,16 @@ def next_multiple(number: int, of: int) -> int:
     return -(-number // of) * of
 
 
-def _single_values(values: dict[str, Any]) -> tuple[list[Problem], set[str]]:
+def single_values(
+    values: dict[str, Any], fields: Mapping[str, Field], ranges: Mapping[str, Range]
+) -> tuple[list[Problem], set[str]]:
     """Problems that one value has by itself, and the keys that have one."""
     problems = []
     bad = set()
     for key, value in values.items():
-        allowed = RANGES.get(key)
+        allowed = ranges.get(key)
         if allowed is not None and value is not None and value not in allowed:
-            null = f", or {key}=null" if schema_fields()[key].optional else ""
+            null = f", or {key}=null" if fields[key].optional else ""
             remedy = allowed.remedy(key, value) + null
             problems.append(Problem(f"{key}={plain(value)}", allowed.wrong(value), remedy))
             bad.add(key)

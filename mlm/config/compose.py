@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
-from mlm.config.checks import check
-from mlm.config.fields import MISSING, assemble, schema_fields
+from mlm.config.command import TRAIN, Spec
+from mlm.config.fields import MISSING, C, assemble, mapping_of, schema_fields
 from mlm.config.hydra_groups import GroupComposer
 from mlm.config.leaves import read_leaves
 from mlm.config.locate import Group, find_groups, search_dirs
 from mlm.config.names import nearest
-from mlm.config.overrides import Judged, judge
+from mlm.config.overrides import Judged, Known, judge
 from mlm.config.schema import TrainConfig
 from mlm.config.store import load_config, save_config
 from mlm.errors import ConfigError, Problem
@@ -23,30 +23,35 @@ if TYPE_CHECKING:
 
 __all__ = ["compose", "describe_groups", "load_config", "nearest", "save_config"]
 
-PATHS = ("data.path", "data.cache_dir", "tokenizer.path", "run_dir")
-"""Keys that name a file or directory, made absolute once, against the directory of the command."""
 
-
-def describe_groups(config_dirs: Sequence[Path | str] = ()) -> list[Group]:
+def describe_groups(config_dirs: Sequence[Path | str] = (), spec: Spec[Any] = TRAIN) -> list[Group]:
     """The groups in the order they compose, each with its options and their one-line descriptions."""
-    return list(find_groups(search_dirs(config_dirs)).values())
+    return list(find_groups(search_dirs(config_dirs), spec.primary).values())
 
 
-def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = ()) -> TrainConfig:
+@overload
+def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = ()) -> TrainConfig: ...
+
+
+@overload
+def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str], spec: Spec[C]) -> C: ...
+
+
+def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), spec: Spec[Any] = TRAIN) -> Any:
     """The configuration that overrides ask for, relative paths resolved against the current directory.
 
     Raises ConfigError with every problem of the overrides and of the YAML files, and, when there is one,
-    with what mlm.config.checks.check finds in the rest as well. A configuration that is returned has the
+    with what the command's own check finds in the rest as well. A configuration that is returned has the
     right keys and types; whether its numbers make sense is check's to say.
     """
-    dirs = search_dirs(config_dirs)
-    groups = find_groups(dirs)
-    judged = judge(overrides, groups)
-    composer = GroupComposer(judged.choices, dirs)
+    dirs, schema = search_dirs(config_dirs), spec.schema
+    groups = find_groups(dirs, spec.primary)
+    judged = judge(overrides, Known(spec.name, schema, groups))
+    composer = GroupComposer(judged.choices, dirs, spec.primary, schema)
     composed = composer.compose()
-    before = read_leaves(composed, {}).values
-    _assign(composed, judged)
-    leaves = read_leaves(composed, before)
+    before = read_leaves(composed, {}, schema).values
+    _assign(composed, judged, schema)
+    leaves = read_leaves(composed, before, schema)
 
     problems = list(judged.problems)
     sources = composer.sources() if set(leaves.refused) - set(judged.assignments) else {}
@@ -58,26 +63,42 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = ()) ->
         problems.append(Problem(where, f"{refused.wrong}{file}", refused.remedy))
     if problems:
         wrong_choice = any(problem.where.partition("=")[0] in groups for problem in judged.problems)
-        usable = {key: leaves.values.get(key, before.get(key, MISSING)) for key in schema_fields()}
+        usable = {key: leaves.values.get(key, before.get(key, MISSING)) for key in schema_fields(schema)}
         # With another model than the one that was meant, its further problems would only mislead.
         if not wrong_choice and MISSING not in usable.values():
             broken = {problem.where.partition("=")[0] for problem in problems}
-            problems += [p for p in check(assemble(usable)) if p.where.partition("=")[0] not in broken]
+            found = spec.check(assemble(usable, schema))
+            problems += [p for p in found if p.where.partition("=")[0] not in broken]
         raise ConfigError(problems)
 
-    for key in PATHS:
-        if leaves.values[key] is not None:
-            leaves.values[key] = os.path.abspath(os.path.expanduser(leaves.values[key]))
-    return assemble(leaves.values)
+    for key in spec.paths:
+        value = leaves.values[key]
+        if isinstance(value, dict):
+            leaves.values[key] = {name: _absolute(path) for name, path in value.items()}
+        elif value is not None:
+            leaves.values[key] = _absolute(value)
+    return assemble(leaves.values, schema)
 
 
-def _assign(composed: DictConfig, judged: Judged) -> None:
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def _assign(composed: DictConfig, judged: Judged, schema: type) -> None:
     """Writes the typed values into composed; one that OmegaConf cannot hold becomes a problem."""
-    from omegaconf import OmegaConf
+    from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     for key, typed in list(judged.assignments.items()):
+        mapping = mapping_of(key, schema)
         try:
+            if mapping is not None:
+                # An entry's name may hold dots of its own, which are no levels: task_paths.lambada.original.
+                entries = OmegaConf.select(composed, mapping.key)
+                entries = entries if isinstance(entries, DictConfig) else OmegaConf.create({})
+                entries[key.removeprefix(f"{mapping.key}.")] = typed.value
+                OmegaConf.update(composed, mapping.key, entries, merge=False, force_add=True)
+                continue
             OmegaConf.update(composed, key, typed.value, merge=False, force_add=True)
         except OmegaConfBaseException as error:
             why = str(error).partition("\n")[0]

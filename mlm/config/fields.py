@@ -8,11 +8,13 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from functools import lru_cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
 from mlm.config.names import alternatives, nearest
 from mlm.config.schema import TrainConfig
+
+C = TypeVar("C")
 
 MISSING = object()
 """Default of a field that has none: YAML or the command line has to give it."""
@@ -32,6 +34,11 @@ class Field:
         return get_origin(self.kind) is list
 
     @property
+    def is_mapping(self) -> bool:
+        """Whether its entries are named by the user: task_paths.NAME=FILE."""
+        return get_origin(self.kind) is dict
+
+    @property
     def is_number(self) -> bool:
         return self.kind in (int, float)
 
@@ -44,16 +51,33 @@ class Refused(Exception):
         self.wrong, self.remedy = wrong, remedy
 
 
-@cache
-def schema_fields() -> dict[str, Field]:
-    """Every leaf of TrainConfig by its dotted key, in the order it is declared."""
-    return {f.key: f for f in _walk(TrainConfig, "")}
+@lru_cache
+def _fields(schema: Any) -> dict[str, Field]:
+    return {f.key: f for f in _walk(schema, "")}
 
 
-@cache
-def sections() -> tuple[str, ...]:
+def schema_fields(schema: type = TrainConfig) -> dict[str, Field]:
+    """Every leaf of a command's dataclass by its dotted key, in the order it is declared."""
+    return _fields(schema)
+
+
+def sections(schema: type = TrainConfig) -> tuple[str, ...]:
     """The names of the nested dataclasses: model, tokenizer, ... train."""
-    return tuple(dict.fromkeys(key.partition(".")[0] for key in schema_fields() if "." in key))
+    return tuple(dict.fromkeys(key.partition(".")[0] for key in schema_fields(schema) if "." in key))
+
+
+def find_field(key: str, schema: type = TrainConfig) -> Field | None:
+    """The leaf of that key, or the entry that it names in a mapping; None when there is neither."""
+    if key in schema_fields(schema):
+        return schema_fields(schema)[key]
+    mapping = mapping_of(key, schema)
+    return None if mapping is None else Field(key, get_args(mapping.kind)[1], False, MISSING)
+
+
+def mapping_of(key: str, schema: type = TrainConfig) -> Field | None:
+    """The mapping in which key is an entry: task_paths for task_paths.wikitext103; None outside of any."""
+    found = (f for f in schema_fields(schema).values() if f.is_mapping and key.startswith(f"{f.key}."))
+    return next((f for f in found if len(key) > len(f.key) + 1), None)
 
 
 def read(field: Field, value: Any, example: Any = None) -> Any:
@@ -67,11 +91,16 @@ def read(field: Field, value: Any, example: Any = None) -> Any:
         raise Refused("may not be null", _remedy(field, example))
     if field.is_list:
         if not isinstance(value, (list, tuple)):
-            shown = plain(example) or "[1,2]"
+            shown = plain(example) or ("[a,b]" if get_args(field.kind) == (str,) else "[1,2]")
             raise Refused("is not a list", f"write it with brackets, as {field.key}={shown}")
         (kind,) = get_args(field.kind)
         element = Field(field.key, kind, False, MISSING)
         return [read(element, v, example[0] if example else None) for v in value]
+    if field.is_mapping:
+        if not isinstance(value, dict):
+            raise Refused("is not a mapping of names", f"write each entry as {field.key}.NAME=VALUE")
+        kind = get_args(field.kind)[1]
+        return {str(k): read(Field(f"{field.key}.{k}", kind, False, MISSING), v) for k, v in value.items()}
     if isinstance(field.kind, type) and issubclass(field.kind, Enum):
         return _read_enum(field.kind, value)
     if field.kind is bool and isinstance(value, bool):
@@ -94,15 +123,22 @@ def read(field: Field, value: Any, example: Any = None) -> Any:
     raise Refused(f"is not {_KIND[field.kind]}", _remedy(field, example))
 
 
-def assemble(values: Mapping[str, Any]) -> TrainConfig:
-    """The dataclass from the values of every key of schema_fields(), already of their types."""
-    config: TrainConfig = _assemble(TrainConfig, "", values)
-    return config
+@overload
+def assemble(values: Mapping[str, Any]) -> TrainConfig: ...
 
 
-def flatten(config: TrainConfig) -> dict[str, Any]:
+@overload
+def assemble(values: Mapping[str, Any], schema: type[C]) -> C: ...
+
+
+def assemble(values: Mapping[str, Any], schema: type = TrainConfig) -> Any:
+    """The dataclass from the values of every key of schema_fields(schema), already of their types."""
+    return _assemble(schema, "", values)
+
+
+def flatten(config: Any) -> dict[str, Any]:
     """The reverse of assemble: dotted key -> value."""
-    return {key: _get(config, key) for key in schema_fields()}
+    return {key: _get(config, key) for key in schema_fields(type(config))}
 
 
 _KIND = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -134,6 +170,8 @@ def plain(value: Any) -> str:
     """value as it would be typed on the command line."""
     if isinstance(value, list):
         return f"[{','.join(plain(v) for v in value)}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{k}:{plain(v)}' for k, v in value.items())}}}" if value else ""
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, float):
@@ -152,6 +190,8 @@ def _walk(cls: Any, prefix: str) -> list[Field]:
         if optional:
             (hint,) = (a for a in get_args(hint) if a is not type(None))
         default = MISSING if f.default is dataclasses.MISSING else f.default
+        if f.default_factory is not dataclasses.MISSING:
+            default = f.default_factory()
         found.append(Field(key, hint, optional, default))
     return found
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlm.config.fields import MISSING, schema_fields
-from mlm.config.locate import PRIMARY, unreadable
+from mlm.config.locate import unreadable
 from mlm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class GroupComposer:
     directory in front of the one with the primary file. No output folder, no logging, no change of directory.
     """
 
-    def __init__(self, choices: Mapping[str, str], dirs: Sequence[Path]):
+    def __init__(self, choices: Mapping[str, str], dirs: Sequence[Path], primary: str, schema: type):
         from hydra import version
         from hydra._internal.config_loader_impl import ConfigLoaderImpl
         from hydra._internal.hydra import Hydra
@@ -35,7 +35,7 @@ class GroupComposer:
             search_path.prepend("mlm", f"file://{directory}", anchor="schema")
         self._hydra = Hydra("mlm", ConfigLoaderImpl(search_path))
         self._selected = [f"{group}={option}" for group, option in choices.items()]
-        self._dirs = dirs
+        self._dirs, self._primary, self._schema = dirs, primary, schema
 
     def compose(self) -> DictConfig:
         """The composition, over the schema's defaults. Raises ConfigError when a file does not compose."""
@@ -47,11 +47,11 @@ class GroupComposer:
 
         try:
             composed = self._hydra.compose_config(
-                PRIMARY, self._selected, RunMode.RUN, with_log_configuration=False, from_shell=False
+                self._primary, self._selected, RunMode.RUN, with_log_configuration=False, from_shell=False
             )
             OmegaConf.set_struct(composed, False)
             del composed["hydra"]
-            _fill_defaults(composed)
+            _fill_defaults(composed, self._schema)
         # AttributeError is what Hydra's own reading of a malformed defaults list ends in.
         except (HydraException, OmegaConfBaseException, YAMLError, ValueError, AttributeError) as error:
             raise ConfigError(self._problem(error)) from None
@@ -62,7 +62,7 @@ class GroupComposer:
         from hydra.types import RunMode
         from omegaconf import DictConfig, OmegaConf
 
-        loaded = self._hydra.config_loader.compute_defaults_list(PRIMARY, self._selected, RunMode.RUN)
+        loaded = self._hydra.config_loader.compute_defaults_list(self._primary, self._selected, RunMode.RUN)
         sources: dict[str, Path] = {}
         for default in loaded.defaults:
             path = next((p for d in self._dirs if (p := d / f"{default.config_path}.yaml").is_file()), None)
@@ -105,7 +105,7 @@ def _register_resolvers() -> None:
     OmegaConf.register_new_resolver("mlm.hundredth", hundredth, replace=True)
 
 
-def _fill_defaults(composed: DictConfig) -> None:
+def _fill_defaults(composed: DictConfig, schema: type) -> None:
     """Adds the schema's default of every key that no file set, so that YAML may refer to it: ${train.steps}.
 
     A key that a file set to ??? stays missing, which a merge over the defaults would undo.
@@ -114,7 +114,7 @@ def _fill_defaults(composed: DictConfig) -> None:
 
     given = OmegaConf.to_container(composed, resolve=False)
     assert isinstance(given, dict), "a primary file is a mapping"
-    for key, field in schema_fields().items():
+    for key, field in schema_fields(schema).items():
         section, _, name = key.rpartition(".")
         inside = given.get(section, {}) if section else given
         if isinstance(inside, dict) and name not in inside:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mlm.config.fields import Refused, read, schema_fields, sections
+from mlm.config.fields import Refused, find_field, mapping_of, read, schema_fields, sections
 from mlm.config.names import alternatives, nearest
 
 if TYPE_CHECKING:
@@ -21,27 +21,32 @@ class Leaves:
     refused: dict[str, tuple[str | None, Refused]] = field(default_factory=dict)
 
 
-def read_leaves(composed: DictConfig, examples: Mapping[str, Any]) -> Leaves:
+def read_leaves(composed: DictConfig, examples: Mapping[str, Any], schema: type) -> Leaves:
     """Every leaf of composed: unknown keys, missing values, broken ${...} and wrong types are refused.
 
     examples holds values known to be valid, by key, for the remedies.
     """
-    leaves = Leaves()
-    for key, node, name in _walk(composed, ""):
+    leaves = Leaves({key: {} for key, known in schema_fields(schema).items() if known.is_mapping})
+    for key, node, name in _walk(composed, "", schema):
         shown = None
         try:
             value = _resolve(node, name, key)
             shown = "null" if value is None else str(value)
-            if key not in schema_fields():
-                raise _no_such_key(key)
-            leaves.values[key] = read(schema_fields()[key], value, examples.get(key))
+            known, mapping = find_field(key, schema), mapping_of(key, schema)
+            if known is None:
+                raise _no_such_key(key, schema)
+            read_value = read(known, value, examples.get(key))
+            if mapping is None:
+                leaves.values[key] = read_value
+            else:
+                leaves.values[mapping.key][key.removeprefix(f"{mapping.key}.")] = read_value
         except Refused as refused:
             leaves.refused[key] = (shown, refused)
     return leaves
 
 
-def _walk(node: DictConfig, prefix: str) -> Iterator[tuple[str, DictConfig, Any]]:
-    """(dotted key, mapping it stands in, its name there) of everything that is not a section."""
+def _walk(node: DictConfig, prefix: str, schema: type) -> Iterator[tuple[str, DictConfig, Any]]:
+    """(dotted key, node it stands in, its name there) of all that is neither section nor mapping."""
     from omegaconf import DictConfig
     from omegaconf.errors import OmegaConfBaseException
 
@@ -51,8 +56,9 @@ def _walk(node: DictConfig, prefix: str) -> Iterator[tuple[str, DictConfig, Any]
             child = node[name]
         except OmegaConfBaseException:
             child = None
-        if isinstance(child, DictConfig) and key not in schema_fields():
-            yield from _walk(child, f"{key}.")
+        known = find_field(key, schema)
+        if isinstance(child, DictConfig) and (known is None or known.is_mapping):
+            yield from _walk(child, f"{key}.", schema)
         else:
             yield key, node, name
 
@@ -73,9 +79,9 @@ def _resolve(node: DictConfig, name: Any, key: str) -> Any:
         raise Refused(f"refers to something that is not there ({why})", "correct the ${...}") from None
 
 
-def _no_such_key(key: str) -> Refused:
-    if key in sections():
+def _no_such_key(key: str, schema: type) -> Refused:
+    if key in sections(schema):
         remedy = f"a choice of {key} belongs into the defaults list, as `override /{key}: NAME`"
         return Refused("is a section, not a value", remedy)
-    close = nearest(key, schema_fields())
+    close = nearest(key, schema_fields(schema))
     return Refused("is no such key", f"use {alternatives(close)}" if close else "remove it")

@@ -9,7 +9,7 @@ from pathlib import Path
 from mlm.errors import ConfigError, Problem
 
 PRIMARY = "train"
-"""Name of the file that lists the groups and their defaults."""
+"""Name of mlm-train's file that lists the groups and their defaults; every command has one."""
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -61,15 +61,15 @@ def search_dirs(config_dirs: Sequence[Path | str] = ()) -> list[Path]:
     return [*dirs, shipped_config_dir()]
 
 
-def find_groups(dirs: Sequence[Path]) -> dict[str, Group]:
+def find_groups(dirs: Sequence[Path], primary: str = PRIMARY) -> dict[str, Group]:
     """The groups of the primary file's defaults list, with every option found in dirs (first one wins)."""
     import yaml
 
-    primary = next(path for d in dirs if (path := d / f"{PRIMARY}.yaml").is_file())
+    file = next(path for d in dirs if (path := d / f"{primary}.yaml").is_file())
     try:
-        entries = (yaml.safe_load(primary.read_text(encoding="utf-8")) or {}).get("defaults", [])
+        entries = (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get("defaults", [])
     except (yaml.YAMLError, AttributeError, UnicodeDecodeError) as error:
-        raise ConfigError(unreadable(primary, error)) from None
+        raise ConfigError(unreadable(file, error)) from None
     groups = {}
     for entry in entries:
         if isinstance(entry, dict):

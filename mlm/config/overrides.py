@@ -1,4 +1,4 @@
-"""What was typed after mlm-train: each `key=value` parsed, judged and sorted into groups and values."""
+"""What was typed after a command: each `key=value` parsed, judged and sorted into groups and values."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlm.config.fields import schema_fields, sections
+from mlm.config.fields import Field, find_field, schema_fields, sections
 from mlm.config.locate import Group
 from mlm.config.names import alternatives, nearest
 from mlm.errors import Problem
-
-HELP = "mlm-train --help shows what can be set"
 
 
 @dataclass(frozen=True)
@@ -20,6 +18,29 @@ class Assignment:
 
     text: str
     value: Any
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a command can be told. command: its name; schema: its dataclass; groups: its choices by name."""
+
+    command: str
+    schema: type
+    groups: Mapping[str, Group]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.groups or self.field(key) is not None
+
+    def field(self, key: str) -> Field | None:
+        return find_field(key, self.schema)
+
+    def nullable(self, key: str) -> bool:
+        field = self.field(key)
+        return field is not None and field.optional
+
+    @property
+    def help(self) -> str:
+        return f"{self.command} --help shows what can be set"
 
 
 @dataclass
@@ -34,7 +55,7 @@ class Judged:
         self.problems.append(Problem(where, wrong, remedy))
 
 
-def judge(overrides: Sequence[str], groups: Mapping[str, Group]) -> Judged:
+def judge(overrides: Sequence[str], known: Known) -> Judged:
     """Sorts overrides into group choices and assignments; everything else becomes a problem.
 
     Hydra itself stops at its first error, lets `+key` invent keys and takes the last element of a list
@@ -42,11 +63,11 @@ def judge(overrides: Sequence[str], groups: Mapping[str, Group]) -> Judged:
     """
     judged = Judged()
     for text in overrides:
-        _judge_one(text, groups, judged)
+        _judge_one(text, known, judged)
     return judged
 
 
-def _judge_one(text: str, groups: Mapping[str, Group], judged: Judged) -> None:
+def _judge_one(text: str, known: Known, judged: Judged) -> None:
     typed, equals, right = text.partition("=")
     prefix = typed[: len(typed) - len(typed.lstrip("+~"))]
     key = typed[len(prefix) :].strip()
@@ -54,13 +75,13 @@ def _judge_one(text: str, groups: Mapping[str, Group], judged: Judged) -> None:
         judged.refuse(text, "would configure Hydra, which only composes here", "leave it out")
         return
     if prefix.startswith("~"):
-        judged.refuse(text, "would delete a key, and every key is needed", _instead_of_deleting(key, groups))
+        judged.refuse(text, "would delete a key, and every key is needed", _instead_of_deleting(key, known))
         return
-    if not _known(key, groups):
+    if key not in known:
         if equals:
-            judged.refuse(text, *_unknown(key, right, groups))
+            judged.refuse(text, *_unknown(key, right, known))
         else:
-            judged.refuse(text, "is not key=value", f"write key=value, as tp=2; {HELP}")
+            judged.refuse(text, "is not key=value", f"write key=value, as tp=2; {known.help}")
         return
     if prefix:
         remedy = f"drop the {prefix}: {key}={right or 'VALUE'}"
@@ -70,20 +91,21 @@ def _judge_one(text: str, groups: Mapping[str, Group], judged: Judged) -> None:
         judged.refuse(text, "gives no value", f"write {key}=VALUE")
         return
     if not right.strip():
-        null = f", or {key}=null" if key in schema_fields() and schema_fields()[key].optional else ""
+        null = f", or {key}=null" if known.nullable(key) else ""
         judged.refuse(text, "gives no value", f"write {key}=VALUE{null}")
         return
     if key in judged.choices or key in judged.assignments:
         judged.refuse(text, f"gives {key} a second time", "keep one of them")
         return
-    _judge_value(text, key, right, groups, judged)
+    _judge_value(text, key, right, known, judged)
 
 
-def _judge_value(text: str, key: str, right: str, groups: Mapping[str, Group], judged: Judged) -> None:
+def _judge_value(text: str, key: str, right: str, known: Known, judged: Judged) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
-    wants_text = key in schema_fields() and schema_fields()[key].kind is str
+    field = known.field(key)
+    wants_text = field is not None and field.kind is str
     try:
         override = OverridesParser.create().parse_override(text)
     except HydraException:
@@ -95,11 +117,11 @@ def _judge_value(text: str, key: str, right: str, groups: Mapping[str, Group], j
         judged.refuse(text, wrong, f"quote it twice, for the shell and for us: \"{key}='...'\"")
         return
     several = override.is_sweep_override()
-    if key in groups:
-        _judge_choice(text, right, None if several else override.value(), groups[key], judged)
+    if key in known.groups:
+        _judge_choice(text, right, None if several else override.value(), known.groups[key], judged)
         return
     if several:
-        listed = key in schema_fields() and schema_fields()[key].is_list
+        listed = field is not None and field.is_list
         remedy = f"write a list: '{key}=[{right}]'" if listed else f"choose one: {key}={_first(right)}"
         judged.refuse(text, "gives several values, and one run takes one", remedy)
         return
@@ -125,30 +147,31 @@ def _judge_choice(text: str, right: str, value: Any, group: Group, judged: Judge
         judged.choices[group.name] = right
 
 
-def _known(key: str, groups: Mapping[str, Group]) -> bool:
-    return key in groups or key in schema_fields()
-
-
-def _unknown(key: str, right: str, groups: Mapping[str, Group]) -> tuple[str, str]:
+def _unknown(key: str, right: str, known: Known) -> tuple[str, str]:
     """What is wrong with a key that does not exist, and the nearest that do."""
-    inside = [name for name in schema_fields() if name.startswith(f"{key}.")]
+    fields = schema_fields(known.schema)
+    inside = [name for name in fields if name.startswith(f"{key}.")]
     if inside:
         return "is a section, not a value", f"set what is in it: {', '.join(inside)}"
-    close = nearest(key, [*groups, *schema_fields()])
+    close = nearest(key, [*known.groups, *fields])
     if close:
         return "is no such key", f"use {alternatives([f'{name}={right}' for name in close])}"
+    section, _, entry = key.rpartition(".")
+    mappings = nearest(section, [name for name, field in fields.items() if field.is_mapping], limit=1)
+    if entry and mappings:
+        return "is no such key", f"use {mappings[0]}.{entry}={right}"
     section = key.partition(".")[0]
-    if section in sections():
-        there = [name.partition(".")[2] for name in schema_fields() if name.startswith(f"{section}.")]
+    if section in sections(known.schema):
+        there = [name.partition(".")[2] for name in fields if name.startswith(f"{section}.")]
         return "is no such key", f"{section} has {', '.join(there)}"
-    return "is no such key", HELP
+    return "is no such key", known.help
 
 
-def _instead_of_deleting(key: str, groups: Mapping[str, Group]) -> str:
+def _instead_of_deleting(key: str, known: Known) -> str:
     key = key.partition("=")[0]
-    if key in schema_fields() and schema_fields()[key].optional:
+    if known.nullable(key):
         return f"write {key}=null"
-    return f"choose another option of {key}" if key in groups else "give it another value"
+    return f"choose another option of {key}" if key in known.groups else "give it another value"
 
 
 def _first(right: str) -> str:

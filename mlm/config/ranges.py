@@ -77,9 +77,23 @@ RANGES: dict[str, Range] = {
     "train.eval_samples": COUNT,
     "train.final_eval_samples": COUNT,
     "train.sample_tokens": COUNT_OR_NONE,
+    "eval.interval": COUNT_OR_NONE,
+    "eval.limit": COUNT,
+    "eval.batch_tokens": COUNT,
     "tp": COUNT,
     "pp": COUNT,
     "dp": COUNT,
     "seed": Range(0, 2**63),  # a torch generator takes 64 bits, a JSON reader 63
 }
 """Dotted key -> what its value has to be in; null is the schema's affair, data.split mlm.data.split's."""
+
+EVAL_RANGES: dict[str, Range] = {
+    "launch.threads": COUNT,
+    "launch.failure_grace_s": POSITIVE,
+    "launch.timeout_s": POSITIVE,
+    "tp": COUNT,
+    "dp": COUNT,
+    "batch_tokens": COUNT,
+    "limit": COUNT,
+}
+"""The same of mlm-eval."""

@@ -1,4 +1,4 @@
-"""Every field of a training configuration: its name, type, meaning and source. YAML owns the choices."""
+"""Every field of a command's configuration: its name, type, meaning and source. YAML owns the choices."""
 
 from __future__ import annotations
 
@@ -150,6 +150,22 @@ class TrainLoopConfig:
 
 
 @dataclass(kw_only=True)
+class EvalDuringTrainingConfig:
+    """Evaluation tasks on the model that is being trained, by the code of mlm-eval."""
+
+    tasks: list[str] = field(default_factory=list)
+    """Tasks to run every interval and after the last step; none by default."""
+    task_paths: dict[str, str] = field(default_factory=dict)
+    """Data file of a task, as in mlm-eval: eval.task_paths.wikitext103=FILE."""
+    interval: int = 0
+    """Steps between evaluations; 0: only after the last step."""
+    limit: int | None = None
+    """Only the first so many items or windows of each task, which the result says; null: all."""
+    batch_tokens: int = 16_384
+    """Tokens of one forward pass of a data-parallel rank."""
+
+
+@dataclass(kw_only=True)
 class LaunchConfig:
     """How worker processes come to be."""
 
@@ -188,6 +204,7 @@ class TrainConfig:
     launch: LaunchConfig
     logger: LoggerConfig
     train: TrainLoopConfig = field(default_factory=TrainLoopConfig)
+    eval: EvalDuringTrainingConfig = field(default_factory=EvalDuringTrainingConfig)
     tp: int = 1
     """Tensor-parallel degree: how many ranks share each layer (section 3)."""
     pp: int = 1
@@ -200,3 +217,32 @@ class TrainConfig:
     """Ask torch for deterministic kernels (bitwise repeatable on CUDA, slower)."""
     run_dir: str | None = None
     """Where the run writes; null: runs/<model>-<date>-<time>. Never an existing run's."""
+
+
+@dataclass(kw_only=True)
+class EvalConfig:
+    """Everything mlm-eval can be told."""
+
+    precision: PrecisionConfig
+    launch: LaunchConfig
+    checkpoint: str | None = None
+    """What is evaluated: a run's directory (its newest checkpoint) or one of its checkpoints/step_N."""
+    tasks: list[str]
+    """Names of tasks, in the order in which they run."""
+    task_paths: dict[str, str] = field(default_factory=dict)
+    """Data files by the names that --help lists: task_paths.wikitext103=FILE. Others are looked for."""
+    tp: int = 1
+    """Tensor-parallel degree, whatever the checkpoint was trained at."""
+    dp: int | None = None
+    """Ranks that share out the windows; null: as many as there are devices, 1 without accelerators."""
+    batch_tokens: int = 16_384
+    """Tokens of one forward pass of a data-parallel rank."""
+    limit: int | None = None
+    """Only the first so many items or windows of each task, which the result says; null: all."""
+    out: str | None = None
+    """Where eval.json goes; null: eval/<date>-<time> in the run's directory. Never an existing result's."""
+
+    @property
+    def pp(self) -> int:
+        """Evaluation is not pipelined."""
+        return 1

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import yaml
 
-from mlm.config.fields import MISSING, Refused, assemble, flatten, read, schema_fields
+from mlm.config.fields import MISSING, C, Refused, assemble, flatten, read, schema_fields, sections
 from mlm.config.locate import unreadable
 from mlm.config.schema import TrainConfig
 from mlm.errors import ConfigError, Problem
@@ -47,7 +47,7 @@ _Dumper.add_representer(str, _quoted_when_numeric)
 _Dumper.add_representer(list, _on_one_line)
 
 
-def save_config(config: TrainConfig, path: Path | str) -> None:
+def save_config(config: Any, path: Path | str) -> None:
     """Writes every field as YAML, enums by name; load_config reads back an equal configuration."""
     nested: dict[str, Any] = {}
     for key, value in flatten(config).items():
@@ -58,7 +58,15 @@ def save_config(config: TrainConfig, path: Path | str) -> None:
     Path(path).write_text(text, encoding="utf-8")
 
 
-def load_config(path: Path | str) -> TrainConfig:
+@overload
+def load_config(path: Path | str) -> TrainConfig: ...
+
+
+@overload
+def load_config(path: Path | str, schema: type[C]) -> C: ...
+
+
+def load_config(path: Path | str, schema: type = TrainConfig) -> Any:
     """The configuration that save_config wrote. Raises ConfigError with every problem of the file."""
     path = Path(path)
     try:
@@ -73,12 +81,11 @@ def load_config(path: Path | str) -> TrainConfig:
 
     given: dict[str, Any] = {}
     for name, value in nested.items():
-        inside = (
-            {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {str(name): value}
-        )
+        is_section = isinstance(value, dict) and name in sections(schema)
+        inside = {f"{name}.{k}": v for k, v in value.items()} if is_section else {str(name): value}
         given |= inside
     values, problems = {}, []
-    for key, field in schema_fields().items():
+    for key, field in schema_fields(schema).items():
         value = given.pop(key, field.default)
         if value is MISSING:
             problems.append(Problem(f"{key} in {path}", "is not set", f"add {key}"))
@@ -90,4 +97,4 @@ def load_config(path: Path | str) -> TrainConfig:
     problems += [Problem(f"{key} in {path}", "is no such key", "remove it") for key in given]
     if problems:
         raise ConfigError(problems)
-    return assemble(values)
+    return assemble(values, schema)

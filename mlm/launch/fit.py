@@ -30,15 +30,15 @@ def problems(config: TrainConfig, device: str, local_processes: int, machine: Ma
     needed = rank_bytes(config.model, config.tp)
     if needed is None:
         return []
+    available = available_bytes(device, machine)
     if device == "cuda":
-        available = min((a.memory_bytes for a in machine.accelerators), default=0)
         device_name = machine.accelerators[0].name if machine.accelerators else "device"
         wrong = (
             f"needs {gib(needed)} per device for weights, gradients and optimizer state, "
             f"one {device_name} has {gib(available)}"
         )
     else:
-        available, each = machine.memory_bytes, needed
+        each = needed
         needed *= local_processes
         ranks = f" ({local_processes} ranks of {gib(each)})" if local_processes > 1 else ""
         wrong = (
@@ -56,6 +56,13 @@ def problems(config: TrainConfig, device: str, local_processes: int, machine: Ma
         remedies.append(f"{smaller} fits here")
     remedies = remedies or ["use a larger machine"]
     return [Problem(f"{config.model.name} at tp={config.tp}", wrong, "; ".join(remedies))]
+
+
+def available_bytes(device: str, machine: Machine) -> int:
+    """Memory of one device, or of this machine for all ranks on CPU."""
+    if device == "cuda":
+        return min((a.memory_bytes for a in machine.accelerators), default=0)
+    return machine.memory_bytes
 
 
 def gib(size: int) -> str:

@@ -1,4 +1,4 @@
-"""Become one worker of a job that torchrun or srun started: agree with the others, then train.
+"""Become one worker of a job that torchrun or srun started: agree with the others, then work.
 
 Every process has composed the configuration for itself. Rank 0's is the one that is run; the others
 compare theirs with it, and one process that objects ends all of them before anything is written.
@@ -7,6 +7,7 @@ compare theirs with it, and one process that objects ends all of them before any
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import socket
@@ -20,55 +21,61 @@ from typing import Any
 
 import mlm
 from mlm.config.fields import flatten
-from mlm.config.schema import TrainConfig
 from mlm.errors import ConfigError, LaunchError, MlmError, Problem
 from mlm.launch import slurm
 from mlm.launch.meeting import PEERS_TIMEOUT_S, POLL_S, Meeting
 from mlm.launch.record import source_state
 from mlm.launch.refusal import EXIT_REFUSED, refuse
 from mlm.launch.step import Step
+from mlm.launch.worker import leave
 
 PREPARE_TIMEOUT_S = 24 * 3600.0
 """Seconds rank 0 may take over the data; when it dies, its step ends the others, or its store is lost."""
 VISIBLE_TIMEOUT_S = 30.0
 """Seconds until what rank 0 wrote must be visible on another machine of a shared file system."""
-_COMMAND = "mlm-train"
 
 
 def join(
     step: Step,
-    config: TrainConfig,
+    config: Any,
     problems: Sequence[Problem],
     prepare: Callable[[], Path],
     environment: Mapping[str, str],
+    *,
+    command: str,
+    worker: str,
 ) -> int:
     """Agree with the other processes of the step, then run this one's worker; returns the exit code.
 
     problems: what this process found wrong. prepare: called on rank 0 alone, once all agree; returns the
-    path of the resolved configuration, which every process must be able to read. A problem of any process
-    is printed once and all return 2; a failure of the worker is the worker's to report.
+    path of the resolved configuration, which every process must be able to read. command: whose messages
+    these are; worker: the module whose main(path) is run. A problem of any process is printed once and all
+    return 2; a failure of the worker is the worker's to report.
     """
     _set_environment(step, config, environment)
     meeting = Meeting(step, environment)
     statement = _statement(config, problems)
-    path = _lead(meeting, statement, problems, prepare) if step.rank == 0 else _follow(meeting, statement)
+    if step.rank == 0:
+        path = _lead(meeting, statement, problems, prepare, command)
+    else:
+        path = _follow(meeting, statement)
     if path is None:
         return EXIT_REFUSED
-    from mlm.train import worker
-
     # The meeting stays alive meanwhile: under srun rank 0's store also serves the process groups.
-    code = worker.main(str(path))
-    worker.leave(code)
+    code: int = importlib.import_module(worker).main(str(path))
+    leave(code)
     return code
 
 
-def refuse_together(step: Step, problems: Sequence[Problem], environment: Mapping[str, str]) -> int:
+def refuse_together(
+    step: Step, problems: Sequence[Problem], environment: Mapping[str, str], command: str
+) -> int:
     """End all processes of the step over problems of composition, printed once; returns 2."""
     _set_rendezvous(step, environment)
     meeting = Meeting(step, environment)
     statement = {"problems": [asdict(problem) for problem in problems], "host": socket.gethostname()}
     if step.rank == 0:
-        _lead(meeting, statement, problems, prepare=None)
+        _lead(meeting, statement, problems, None, command)
     else:
         _follow(meeting, statement)
     return EXIT_REFUSED
@@ -79,34 +86,35 @@ def _lead(
     statement: dict[str, Any],
     problems: Sequence[Problem],
     prepare: Callable[[], Path] | None,
+    command: str,
 ) -> Path | None:
     """Rank 0: say what is to be run, hear objections, prepare, say where it lies. None: all end."""
     others = meeting.step.world_size - 1
     if problems:
         # Printed before it is told: the first process that exits makes its launcher end this one.
-        refuse(_COMMAND, problems)
+        refuse(command, problems)
     meeting.tell("lead", statement)
     if problems or prepare is None:
         _part(meeting, others)
         return None
     if not meeting.wait_for_count("agreed", others, PEERS_TIMEOUT_S, unless="objection"):
-        _stop(meeting, others, meeting.hear("objection", PEERS_TIMEOUT_S)["message"])
+        _stop(meeting, others, meeting.hear("objection", PEERS_TIMEOUT_S)["message"], command)
         return None
     try:
         path = prepare()
     except MlmError as error:
         if isinstance(error, ConfigError):
-            refuse(_COMMAND, error.problems)
+            refuse(command, error.problems)
         else:
-            print(f"{_COMMAND}: {error}", file=sys.stderr, flush=True)
-        _stop(meeting, others, None)
+            print(f"{command}: {error}", file=sys.stderr, flush=True)
+        _stop(meeting, others, None, command)
         return None
     except BaseException:
         meeting.tell("go", {"stop": True})
         raise
     meeting.tell("go", {"path": str(path), "sha256": _sha256(path)})
     if not meeting.wait_for_count("ready", others, 2 * VISIBLE_TIMEOUT_S, unless="objection"):
-        _stop(meeting, others, meeting.hear("objection", PEERS_TIMEOUT_S)["message"])
+        _stop(meeting, others, meeting.hear("objection", PEERS_TIMEOUT_S)["message"], command)
         return None
     meeting.tell("start", {})
     return path
@@ -132,7 +140,7 @@ def _follow(meeting: Meeting, statement: dict[str, Any]) -> Path | None:
     if not _becomes_visible(path, go["sha256"]):
         message = (
             f"rank {meeting.step.rank} on {socket.gethostname()} does not see {path} as rank 0 wrote it: "
-            "run_dir has to be on a file system that all machines share"
+            "it has to be on a file system that all machines share"
         )
         meeting.tell("objection", {"message": message})
         _leave(meeting, wait_for="start")
@@ -144,9 +152,9 @@ def _follow(meeting: Meeting, statement: dict[str, Any]) -> Path | None:
     return path
 
 
-def _stop(meeting: Meeting, others: int, message: str | None) -> None:
+def _stop(meeting: Meeting, others: int, message: str | None, command: str) -> None:
     if message is not None:
-        print(f"{_COMMAND}: {message}", file=sys.stderr, flush=True)
+        print(f"{command}: {message}", file=sys.stderr, flush=True)
     meeting.tell("go", {"stop": True})
     meeting.tell("start", {"stop": True})
     _part(meeting, others)
@@ -166,7 +174,7 @@ def _part(meeting: Meeting, others: int) -> None:
         return  # whoever has not come by now finds the store gone and ends as well
 
 
-def _statement(config: TrainConfig, problems: Sequence[Problem]) -> dict[str, Any]:
+def _statement(config: Any, problems: Sequence[Problem]) -> dict[str, Any]:
     values = {key: value.name if isinstance(value, Enum) else value for key, value in flatten(config).items()}
     source = source_state()
     return {
@@ -213,7 +221,7 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _set_environment(step: Step, config: TrainConfig, environment: Mapping[str, str]) -> None:
+def _set_environment(step: Step, config: Any, environment: Mapping[str, str]) -> None:
     """What a worker of our own launcher would find there, as far as it is not too late for it."""
     _set_rendezvous(step, environment)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")

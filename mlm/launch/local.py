@@ -228,6 +228,6 @@ def _environment(extra: Mapping[str, str]) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def worker_arguments(config_path: Path) -> list[str]:
+def worker_arguments(module: str, config_path: Path) -> list[str]:
     """Arguments of `python` that make it a worker of the run whose resolved configuration this is."""
-    return ["-m", "mlm.train.worker", str(config_path)]
+    return ["-m", module, str(config_path)]

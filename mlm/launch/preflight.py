@@ -7,12 +7,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
-from mlm.config.schema import TrainConfig
+from mlm.config.schema import LaunchConfig, PrecisionConfig, TrainConfig
 from mlm.errors import Problem
 from mlm.launch import fit, rundir
 from mlm.launch.machine import Machine
 from mlm.launch.step import Step, choose_step
+
+
+class Layout(Protocol):
+    """What any configuration says of the processes that it wants."""
+
+    @property
+    def tp(self) -> int: ...
+    @property
+    def pp(self) -> int: ...
+    @property
+    def dp(self) -> int | None: ...
+    @property
+    def launch(self) -> LaunchConfig: ...
+    @property
+    def precision(self) -> PrecisionConfig: ...
 
 
 @dataclass(frozen=True)
@@ -45,14 +61,29 @@ def preflight(
 ) -> tuple[Launch, list[Problem]]:
     """The launch that config means on this machine, and every problem that stands against it.
 
-    Expects degrees that mlm.config.checks has seen, but does not stumble over impossible ones: they
-    count as 1 here. Touches nothing: no directory is made, no worker started.
+    Touches nothing: no directory is made, no worker started.
+    """
+    run_dir = rundir.choose(config.run_dir, config.model.name, cwd, now)
+    launch, problems = place(config, machine, environment, run_dir, "training")
+    problems += fit.problems(config, launch.device, launch.local_processes, machine)
+    problems += rundir.problems(run_dir)
+    problems += _missing_logger(config, has_package)
+    return launch, problems
+
+
+def place(
+    config: Layout, machine: Machine, environment: Mapping[str, str], run_dir: Path, doing: str
+) -> tuple[Launch, list[Problem]]:
+    """Processes, devices, threads and precision of a launch, and what stands against them.
+
+    doing: the work, in a word, for warnings. Expects degrees that mlm.config.checks has seen, but does not
+    stumble over impossible ones: they count as 1 here.
     """
     warnings: list[str] = []
     shared = max(1, config.tp) * max(1, config.pp)
     dp = None if config.dp is None else max(1, config.dp)
     step, problems = choose_step(config.launch.mode, environment, shared, dp)
-    device = _device(config, machine, warnings, problems)
+    device = _device(config, machine, doing, warnings, problems)
     world_problems = bool(problems) and step is not None
     if step is not None:
         processes, local_processes = step.world_size, step.local_world_size
@@ -62,10 +93,6 @@ def preflight(
         processes = local_processes = shared * dp
     if not world_problems:
         problems += _too_many_processes(config, step, device, local_processes, machine)
-    problems += fit.problems(config, device, local_processes, machine)
-    run_dir = rundir.choose(config.run_dir, config.model.name, cwd, now)
-    problems += rundir.problems(run_dir)
-    problems += _missing_logger(config, has_package)
     precision = _precision(config, device, machine, problems)
     if device == "cpu" and local_processes > machine.cores:
         warnings.append(f"{local_processes} processes on {machine.cores} cores will take turns")
@@ -76,7 +103,9 @@ def preflight(
     )
 
 
-def _device(config: TrainConfig, machine: Machine, warnings: list[str], problems: list[Problem]) -> str:
+def _device(
+    config: Layout, machine: Machine, doing: str, warnings: list[str], problems: list[Problem]
+) -> str:
     asked = config.launch.device
     cpu_build = f"the installed torch {machine.torch_version} is built without CUDA"
     if asked == "cuda" and not machine.can_use_cuda:
@@ -86,13 +115,13 @@ def _device(config: TrainConfig, machine: Machine, warnings: list[str], problems
         # Once refused, nothing else is measured against devices that are not there.
         return "cpu"
     if asked == "auto" and machine.accelerators and machine.torch_cuda is None:
-        warnings.append(f"{cpu_build}: training on CPU beside {_names(machine)}")
+        warnings.append(f"{cpu_build}: {doing} on CPU beside {_names(machine)}")
     if asked in ("cuda", "cpu"):
         return asked
     return "cuda" if machine.can_use_cuda else "cpu"
 
 
-def _inferred_dp(config: TrainConfig, device: str, machine: Machine, shared: int, warnings: list[str]) -> int:
+def _inferred_dp(config: Layout, device: str, machine: Machine, shared: int, warnings: list[str]) -> int:
     if device != "cuda":
         return 1
     devices = len(machine.accelerators)
@@ -105,7 +134,7 @@ def _inferred_dp(config: TrainConfig, device: str, machine: Machine, shared: int
 
 
 def _too_many_processes(
-    config: TrainConfig, step: Step | None, device: str, local_processes: int, machine: Machine
+    config: Layout, step: Step | None, device: str, local_processes: int, machine: Machine
 ) -> list[Problem]:
     devices = len(machine.accelerators)
     # Under srun each task may see only its own device, which is then device 0 for everybody.
@@ -123,7 +152,7 @@ def _too_many_processes(
     ]
 
 
-def _precision(config: TrainConfig, device: str, machine: Machine, problems: list[Problem]) -> str:
+def _precision(config: Layout, device: str, machine: Machine, problems: list[Problem]) -> str:
     asked = config.precision.name
     has_bf16 = all(accelerator.has_bf16 for accelerator in machine.accelerators)
     if asked == "auto":

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import mlm
-from mlm.config.schema import TrainConfig
 from mlm.config.store import save_config
 from mlm.launch.machine import Machine
 
@@ -27,7 +26,7 @@ _PREFIXES = ("CUDA_", "NCCL_", "GLOO_", "OMP_", "MKL_", "MALLOC_", "SLURM_", "TO
 
 def write_run_files(
     run_dir: Path,
-    config: TrainConfig,
+    config: Any,
     machine: Machine,
     *,
     overrides: Sequence[str],
@@ -46,7 +45,7 @@ def write_run_files(
 def describe_environment(
     machine: Machine, *, command: Sequence[str], environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Versions, code, machine and the environment variables that bear on training; JSON-ready."""
+    """Versions, code, machine and the environment variables that bear on results; JSON-ready."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": list(command),

@@ -18,26 +18,27 @@ def choose(run_dir: str | None, model: str, cwd: Path, now: datetime) -> Path:
     if run_dir is not None:
         return cwd / Path(run_dir).expanduser()
     name = re.sub(r"[^\w.+-]+", "_", model) or "run"
-    return _free(cwd / "runs" / f"{name}-{now:%Y%m%d-%H%M%S}")
+    return free(cwd / "runs" / f"{name}-{now:%Y%m%d-%H%M%S}")
 
 
-def _free(path: Path) -> Path:
+def free(path: Path) -> Path:
+    """The path, or with -2, -3, ... when there is something of that name."""
     if not path.exists():
         return path
     numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     return next(candidate for candidate in numbered if not candidate.exists())
 
 
-def problems(path: Path) -> list[Problem]:
-    """Why nothing can be written there; an empty directory is as good as none."""
-    where = f"run_dir={path}"
+def problems(path: Path, key: str = "run_dir") -> list[Problem]:
+    """Why nothing can be written there; an empty directory is as good as none. key: what named it."""
+    where = f"{key}={path}"
     try:
         if path.exists() and not path.is_dir():
             return [Problem(where, "is a file", "name a directory that does not exist yet")]
         if path.is_dir() and any(path.iterdir()):
             what = "a run" if (path / "config.yaml").exists() else "files"
             wrong = f"already holds {what}, which is never overwritten"
-            return [Problem(where, wrong, f"use run_dir={_free(path)}")]
+            return [Problem(where, wrong, f"use {key}={free(path)}")]
         parent = next(folder for folder in (path, *path.parents) if folder.exists())
     except OSError as error:
         return [Problem(where, f"cannot be used ({error.strerror})", _WRITABLE)]
@@ -48,7 +49,7 @@ def problems(path: Path) -> list[Problem]:
     return []
 
 
-def create(path: Path, *, given: bool) -> Path:
+def create(path: Path, *, given: bool, key: str = "run_dir") -> Path:
     """Make the directory and return it; one chosen by default moves on to the next free name in a race.
 
     Raises ConfigError when it cannot be made or, given, is no longer empty.
@@ -60,11 +61,11 @@ def create(path: Path, *, given: bool) -> Path:
         except FileExistsError:
             if given:
                 break
-            path = _free(path)
+            path = free(path)
         except OSError as error:
             wrong = f"cannot be made ({error.strerror})"
-            raise ConfigError(Problem(f"run_dir={path}", wrong, _WRITABLE)) from error
-    found = problems(path)
+            raise ConfigError(Problem(f"{key}={path}", wrong, _WRITABLE)) from error
+    found = problems(path, key)
     if found:
         raise ConfigError(found)
     return path

@@ -32,11 +32,23 @@ def is_consequence(failure: Failure) -> bool:
     return failure.type in _INTERRUPTS or any(words in text for words in _LOST_PEER)
 
 
-def explain(failures: list[Failure], first_exits: Mapping[int, int], world_size: int, run_dir: Path) -> str:
+MEMORY_HINT = "try a smaller train.micro_batch_size; launch=dry_run shows what weights and optimizer need"
+
+
+def explain(
+    failures: list[Failure],
+    first_exits: Mapping[int, int],
+    world_size: int,
+    run_dir: Path,
+    *,
+    command: str = "mlm-train",
+    memory_hint: str = MEMORY_HINT,
+) -> str:
     """The report on a failed job, ending in a newline.
 
     failures: what ranks recorded, earliest first. first_exits: rank -> exit status (negative: signal)
     of the ranks that had ended by themselves when the launcher noticed; later ends are its own doing.
+    memory_hint: what to try when a worker was killed, most often for want of memory.
     """
     recorded = {failure.rank for failure in failures}
     causes = [failure for failure in failures if not is_consequence(failure)]
@@ -46,18 +58,19 @@ def explain(failures: list[Failure], first_exits: Mapping[int, int], world_size:
     others: list[str] = []
     if causes:
         shown, rest = causes[0], [f for f in failures if f is not causes[0]]
-        lines += _shown(shown)
+        lines += _shown(shown, command)
         others += [f"rank {rank} {_status(status)}" for rank, status in silent.items()]
     elif silent:
         (rank, status), *more = silent.items()
-        lines += [f"mlm-train: rank {rank} {_status(status)} and left no traceback{_hint(status)}"]
+        hint = _hint(status, memory_hint)
+        lines += [f"{command}: rank {rank} {_status(status)} and left no traceback{hint}"]
         rest = failures
         others += [f"rank {other} {_status(code)}" for other, code in more]
     elif failures:
-        lines += _shown(failures[0])
+        lines += _shown(failures[0], command)
         rest = failures[1:]
     else:
-        return f"mlm-train: the {world_size} workers ended without a result and left no error files\n"
+        return f"{command}: the {world_size} workers ended without a result and left no error files\n"
     others += [f"rank {f.rank} then failed with {f.type}: {_first_line(f.message)}" for f in rest]
     lines += [f"  {line}" for line in others]
     if failures:
@@ -65,11 +78,11 @@ def explain(failures: list[Failure], first_exits: Mapping[int, int], world_size:
     return "\n".join(lines) + "\n"
 
 
-def _shown(failure: Failure) -> list[str]:
+def _shown(failure: Failure, command: str) -> list[str]:
     if failure.user_error:
-        return [f"mlm-train: rank {failure.rank} stopped the run: {failure.message}"]
+        return [f"{command}: rank {failure.rank} stopped the run: {failure.message}"]
     clock = time.strftime("%H:%M:%S", time.localtime(failure.time_s))
-    where = f"mlm-train: rank {failure.rank} on {failure.host} failed at {clock} and ended the run"
+    where = f"{command}: rank {failure.rank} on {failure.host} failed at {clock} and ended the run"
     return [where, failure.traceback.rstrip()]
 
 
@@ -82,12 +95,9 @@ def _status(status: int) -> str:
         return f"was killed by signal {-status}"
 
 
-def _hint(status: int) -> str:
+def _hint(status: int, memory_hint: str) -> str:
     if status == -signal.SIGKILL:
-        return (
-            ": most often the machine had no memory left (try a smaller train.micro_batch_size; "
-            "launch=dry_run shows what weights and optimizer need)"
-        )
+        return f": most often the machine had no memory left ({memory_hint})"
     return ": what it printed before is above" if status > 0 else ""
 
 

@@ -16,7 +16,8 @@ class Block(nn.Module):
     Residuals, dropout and LayerNorm are computed on every tp rank alike (paper, section 3): the layer
     communicates only inside attention and MLP, twice forward and twice backward.
 
-    Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks.
+    Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks; with at [n], numbers of
+    positions in the flattened [batch * seq], [n, hidden]: only these go through the MLP.
     """
 
     def __init__(
@@ -34,6 +35,8 @@ class Block(nn.Module):
         self.mlp = mlp
         self.dropout = dropout
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
         x = x + F.dropout(self.attention(self.attention_norm(x)), self.dropout, self.training)
+        if at is not None:
+            x = x.flatten(0, 1)[at]  # [n, hidden]
         return x + F.dropout(self.mlp(self.mlp_norm(x)), self.dropout, self.training)

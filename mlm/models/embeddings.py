@@ -11,6 +11,7 @@ from mlm.parallel.cross_entropy import linear_cross_entropy
 from mlm.parallel.embedding import PositionEmbedding, VocabParallelEmbedding
 from mlm.parallel.mesh import Axis
 from mlm.parallel.parameter import Declaration, DeclaringModule
+from mlm.parallel.scoring import linear_scores
 
 
 class Embedding(nn.Module):
@@ -64,3 +65,10 @@ class OutputLayer(DeclaringModule):
     def loss(self, x: Tensor, targets: Tensor, token_weights: Tensor) -> Tensor:
         """Sum of token_weights * negative log likelihood in nats, a scalar; the logits are never whole."""
         return linear_cross_entropy(x, self.weight, targets, token_weights, self.tp, self.vocab_size)
+
+    def scores(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Negative log likelihood in nats of each target, and the id of the largest logit; no gradients.
+
+        Shapes: x [tokens, hidden], targets [tokens] -> 2 x [tokens], equal on all tp ranks.
+        """
+        return linear_scores(x, self.weight, targets, self.tp, self.vocab_size)

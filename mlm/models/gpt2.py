@@ -100,10 +100,22 @@ class Gpt2(nn.Module):
     def forward(
         self, ids: Tensor, targets: Tensor | None = None, token_weights: Tensor | None = None
     ) -> Tensor:
-        x = self.embedding(ids)  # [batch, seq, hidden]
-        for layer in self.layers:
-            x = layer(x)
-        x = self.final_norm(x)
+        x = self.hidden_states(ids)
         if targets is None or token_weights is None:
             return self.head(x)
         return self.head.loss(x, targets, token_weights)
+
+    def hidden_states(self, ids: Tensor, at: Tensor | None = None) -> Tensor:
+        """What the output layer reads, of all positions or only of those that a caller needs.
+
+        at: numbers of positions in the flattened [batch * seq]. The last layer's MLP, behind which positions
+        no longer meet, is then spared for all others.
+
+        Shapes: ids [batch, seq] -> [batch, seq, hidden], or with at [n] -> [n, hidden]; equal on all tp
+        ranks.
+        """
+        x = self.embedding(ids)  # [batch, seq, hidden]
+        *most, last = self.layers
+        for layer in most:
+            x = layer(x)
+        return self.final_norm(last(x, at))

@@ -55,17 +55,26 @@ def linear_cross_entropy(
     [batch, seq] -> a scalar, equal on all ranks. Moves 3 values per token forward and
     batch*seq*hidden elements backward. chunk_bytes: size of a chunk's logits; None: by kind of device.
     """
-    if chunk_bytes is None:
-        chunk_bytes = CPU_CHUNK_BYTES if hidden.device.type == "cpu" else ACCELERATOR_CHUNK_BYTES
+    chunk_bytes = chunk_bytes or default_chunk_bytes(hidden.device)
     return _LinearCrossEntropy.apply(hidden, weight, targets, token_weights, tp, vocab_size, chunk_bytes)
+
+
+def default_chunk_bytes(device: torch.device) -> int:
+    """Size of the logits of one chunk that suits a kind of device."""
+    return CPU_CHUNK_BYTES if device.type == "cpu" else ACCELERATOR_CHUNK_BYTES
+
+
+def real_columns(columns: int, tp: Axis, vocab_size: int) -> int:
+    """How many of this rank's columns, the first ones, are tokens and not padding."""
+    return min(max(vocab_size - tp.rank * columns, 0), columns)
 
 
 class _VocabParallelCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, tp: Axis, vocab_size: int) -> Tensor:
         z = logits.to(torch.promote_types(logits.dtype, torch.float32), copy=True).flatten(0, -2)
-        owned = _OwnedTargets(targets.flatten(), z.shape[1], tp)
-        nll, sum_exp = _nll_and_exponentials(z, owned, tp, vocab_size)
+        owned = OwnedTargets(targets.flatten(), z.shape[1], tp)
+        nll, sum_exp = nll_and_exponentials(z, owned, tp, vocab_size)
         ctx.save_for_backward(z.div_(sum_exp.unsqueeze(1)))  # [tokens, padded_vocab/tp], probabilities
         ctx.owned, ctx.shape, ctx.dtype = owned, logits.shape, logits.dtype
         return nll.view(targets.shape)
@@ -107,8 +116,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             for start in range(0, tokens, chunk):
                 rows = slice(start, start + chunk)
                 z = (x[rows] @ w.t()).to(wide)  # [chunk, padded_vocab/tp]
-                owned = _OwnedTargets(y[rows], columns, tp)
-                nll, sum_exp = _nll_and_exponentials(z, owned, tp, vocab_size)
+                owned = OwnedTargets(y[rows], columns, tp)
+                nll, sum_exp = nll_and_exponentials(z, owned, tp, vocab_size)
                 total += nll @ scale[rows]
                 if grad_x is None or grad_w is None:
                     continue
@@ -133,7 +142,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return grad_x.to(ctx.dtypes[0]), (grad_w * grad).to(ctx.dtypes[1]), None, None, None, None, None
 
 
-class _OwnedTargets:
+class OwnedTargets:
     """Which targets of a chunk fall into this rank's columns, and where."""
 
     def __init__(self, targets: Tensor, columns: int, tp: Axis):
@@ -150,12 +159,10 @@ class _OwnedTargets:
         z.scatter_add_(1, self.column, values.masked_fill(self.foreign, 0.0).unsqueeze(1))
 
 
-def _nll_and_exponentials(
-    z: Tensor, owned: _OwnedTargets, tp: Axis, vocab_size: int
-) -> tuple[Tensor, Tensor]:
+def nll_and_exponentials(z: Tensor, owned: OwnedTargets, tp: Axis, vocab_size: int) -> tuple[Tensor, Tensor]:
     """nll [tokens] and sum of exponentials [tokens]; z [tokens, columns] becomes exp(z - max) in place."""
     columns = z.shape[1]
-    real = min(max(vocab_size - tp.rank * columns, 0), columns)  # this rank's columns that are no padding
+    real = real_columns(columns, tp, vocab_size)
     if real < columns:
         z[:, real:] = float("-inf")
     maximum = all_reduced(z.amax(dim=1), tp, dist.ReduceOp.MAX)  # [tokens]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -62,6 +64,13 @@ def autocast_dtype(x: Tensor) -> torch.dtype:
     if kind != "meta" and torch.is_autocast_enabled(kind) and x.dtype != torch.float64:
         return torch.get_autocast_dtype(kind)
     return x.dtype
+
+
+def autocast_for(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
+    """The context of forward passes: bf16 autocast over fp32 parameters, or nothing for fp32."""
+    if precision == "bf16":
+        return partial(torch.autocast, device.type, dtype=torch.bfloat16)
+    return nullcontext
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:

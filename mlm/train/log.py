@@ -1,4 +1,4 @@
-"""The ranked logger: rank 0 speaks to the console and train.log, other ranks only when they must."""
+"""The ranked logger: rank 0 speaks to the console and to a file, other ranks only when they must."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class _StandardOutput(logging.Handler):
         print(self.format(record), file=sys.stdout, flush=True)
 
 
-def set_up_logging(rank: int, run_dir: Path) -> None:
-    """Rank 0: every message, to standard output as it is and to run_dir/train.log with the time.
+def set_up_logging(rank: int, run_dir: Path, file_name: str = "train.log") -> None:
+    """Rank 0: every message, to standard output as it is and to run_dir/FILE_NAME with the time.
 
     Other ranks: warnings and worse, with the rank in front, to standard error and the same file.
     """
@@ -27,7 +27,7 @@ def set_up_logging(rank: int, run_dir: Path) -> None:
     who = "" if rank == 0 else f"[rank {rank}] "
     console: logging.Handler = _StandardOutput() if rank == 0 else logging.StreamHandler()
     console.setFormatter(logging.Formatter(f"{who}%(message)s"))
-    file = logging.FileHandler(run_dir / "train.log", encoding="utf-8")
+    file = logging.FileHandler(run_dir / file_name, encoding="utf-8")
     file.setFormatter(logging.Formatter(f"%(asctime)s {who}%(message)s"))
     logger.addHandler(console)
     logger.addHandler(file)

@@ -15,7 +15,7 @@ class MetricSink(Protocol):
     """One destination of metrics."""
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """kind: train or valid; values: JSON scalars by name, units in the names."""
+        """kind: train, valid or eval; values: JSON scalars by name, units in the names."""
 
     def close(self) -> None: ...
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from mlm.errors import TrainError
 from mlm.optim.schedule import learning_rate
 from mlm.parallel.device import peak_memory_bytes
+from mlm.train.evaluation import Evaluations
 from mlm.train.log import logger
 from mlm.train.loggers import Metrics
 from mlm.train.metrics import Speed, StepRecord, Window, readable_flops, readable_time
@@ -37,6 +38,7 @@ def train(run: Run, started: float) -> None:
     config = run.config
     if run.is_first:
         startup_table(run)
+    evaluations = Evaluations(run)
     metrics = Metrics(run.run_dir, config, asdict_plain(config), enabled=run.is_first)
     display = ProgressDisplay(config.train.steps, enabled=run.is_first)
     window = Window(
@@ -70,8 +72,10 @@ def train(run: Run, started: float) -> None:
             display.advance(step)
             validate_now = config.train.eval_interval > 0 and step % config.train.eval_interval == 0
             is_last = step == config.train.steps
+            evaluate_now = evaluations.due(step) and not is_last
             # The first step is shown alone: it tells that all is well, and it warms up what the rest reuses.
-            if step == 1 or is_last or validate_now or step % config.train.log_interval == 0:
+            shown = step == 1 or step % config.train.log_interval == 0
+            if shown or is_last or validate_now or evaluate_now:
                 records, speed = window.close()
                 first_step_after = first_step_after or time.time() - started
                 if step > 1:
@@ -83,10 +87,14 @@ def train(run: Run, started: float) -> None:
                 display.step(last, speed)
             if validate_now and not is_last:
                 _validate(run, metrics, step, config.train.eval_samples)
+            if evaluate_now:
+                evaluations(metrics, step)
+            if (validate_now and not is_last) or evaluate_now:
                 window.restart_clock()
         display.close()
         if config.train.final_eval:
             final = _validate(run, metrics, config.train.steps, config.train.final_eval_samples)
+        evaluated = evaluations(metrics, config.train.steps)
     finally:
         display.close()
         metrics.close()
@@ -94,7 +102,7 @@ def train(run: Run, started: float) -> None:
     checkpoint = _save(run) if config.train.save else None
     text = _sample_text(run) if config.train.sample_tokens > 0 else None
     if run.is_first:
-        _finish(run, last, final, speeds, started, first_step_after, checkpoint, text)
+        _finish(run, last, final, evaluated, speeds, started, first_step_after, checkpoint, text)
 
 
 def _micro_batches(run: Run, step: int) -> list[Tensor]:
@@ -188,6 +196,7 @@ def _finish(
     run: Run,
     last: StepRecord,
     final: ValidationResult | None,
+    evaluated: list[dict[str, Any]],
     speeds: list[Speed],
     started: float,
     first_step_after: float | None,
@@ -216,6 +225,7 @@ def _finish(
         "valid_loss": final.loss if final else None,
         "valid_tokens": final.tokens if final else None,
         "valid_nats_per_character": per_character,
+        "eval": evaluated,
         "median_speed": asdict(speed) if speed else None,
         "flops_per_step": run.flops_per_step,
         "first_step_after_s": first_step_after,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from mlm.config.schema import TrainConfig
@@ -21,8 +17,9 @@ from mlm.data.samples import TokenWindows, ValidationWindows
 from mlm.models.registry import build_model
 from mlm.optim.adamw import AdamW, ParameterGroup, parameter_groups
 from mlm.parallel.data_parallel import replicate
-from mlm.parallel.device import backend_for, device_name, select_device, set_matmul_precision
-from mlm.parallel.mesh import Mesh, build_mesh
+from mlm.parallel.device import autocast_for, device_name
+from mlm.parallel.job import take_place
+from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
 from mlm.plan.flops import model_flops_per_step
 from mlm.plan.hardware import peak_tflops
@@ -66,24 +63,18 @@ def set_up(config: TrainConfig) -> Run:
     assert config.run_dir is not None, "the launcher resolves run_dir"
     assert config.dp is not None, "the launcher resolves dp"
     run_dir = Path(config.run_dir)
-    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    device = select_device(config.launch.device, int(os.environ.get("LOCAL_RANK", 0)))
-    if device.type == "cpu":
-        torch.set_num_threads(config.launch.threads or 1)
     if config.deterministic:  # even False imports the compiler, most of a second
         torch.use_deterministic_algorithms(True)
-    matmul_precision = set_matmul_precision(config.precision.matmul, device)
-
-    mesh = Mesh.single()
-    if world_size > 1:
-        dist.init_process_group(
-            backend_for(device),
-            rank=rank,
-            world_size=world_size,
-            timeout=timedelta(seconds=config.launch.timeout_s),
-            device_id=device if device.type == "cuda" else None,
-        )
-        mesh = build_mesh(config.tp, config.pp, config.dp, device.type)
+    place = take_place(
+        device=config.launch.device,
+        threads=config.launch.threads,
+        matmul=config.precision.matmul,
+        tp=config.tp,
+        pp=config.pp,
+        dp=config.dp,
+        timeout_s=config.launch.timeout_s,
+    )
+    device, mesh = place.device, place.mesh
 
     rng = RngStreams(config.seed, mesh, device)
     model = build_model(
@@ -108,7 +99,7 @@ def set_up(config: TrainConfig) -> Run:
         mesh=mesh,
         device=device,
         device_name=name,
-        matmul_precision=matmul_precision,
+        matmul_precision=place.matmul_precision,
         data=data,
         model=model,
         replica=replicate(model, mesh.dp, config.parallel.ddp_bucket_mb),
@@ -120,10 +111,3 @@ def set_up(config: TrainConfig) -> Run:
         flops_per_step=model_flops_per_step(config.model, config.train.global_batch_size),
         peak_flops=None if peak is None else peak * 1e12,
     )
-
-
-def autocast_for(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
-    """The context of forward passes: bf16 autocast over fp32 parameters, or nothing for fp32."""
-    if precision == "bf16":
-        return partial(torch.autocast, device.type, dtype=torch.bfloat16)
-    return nullcontext

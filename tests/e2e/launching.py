@@ -15,6 +15,7 @@ import psutil
 
 BIN = Path(sys.executable).parent
 MLM_TRAIN = [str(BIN / "mlm-train")]
+MLM_EVAL = [str(BIN / "mlm-eval")]
 TORCHRUN = [str(BIN / "torchrun")]
 
 TINY = [

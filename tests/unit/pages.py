@@ -16,8 +16,10 @@ import pytest
 
 from mlm.cli import arguments
 from mlm.config.checks import check
+from mlm.config.command import EVAL
 from mlm.config.compose import compose
 from mlm.errors import ConfigError, Problem
+from mlm.eval import checks as names
 from mlm.launch.refusal import format_problems
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -116,13 +118,18 @@ def _verify_simple(words: list[str], command: Command) -> None:
         assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
         if command.is_refused and command.output:
             assert command.output == format_problems("mlm-train", found, width=120), command.where
+    elif name == "mlm-eval":
+        found = eval_problems(rest)
+        assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
     elif name == "torchrun":
         from torch.distributed.run import parse_args
 
         given = parse_args(rest)
-        assert (given.module, given.training_script) == (True, "mlm.cli.train"), command.where
         processes = int(given.nnodes.split(":")[0]) * int(given.nproc_per_node)
-        assert not train_problems(given.training_script_args, processes), command.where
+        problems = {"mlm.cli.train": train_problems, "mlm.cli.eval": eval_problems}
+        assert given.module, command.where
+        assert given.training_script in problems, command.where
+        assert not problems[given.training_script](given.training_script_args, processes), command.where
     elif name == "srun":
         at = rest.index("mlm-train")
         options = dict(option.removeprefix("--").split("=") for option in rest[:at])
@@ -160,6 +167,23 @@ def train_problems(words: list[str], processes: int | None = None) -> list[Probl
         assert config.dp in (None, dp), f"{processes} processes are not tp={config.tp} x dp={config.dp}"
         config = dataclasses.replace(config, dp=dp)
     return [*given.problems, *check(config)]
+
+
+def eval_problems(words: list[str], processes: int | None = None) -> list[Problem]:
+    """What mlm-eval has against its arguments, the machine and files left aside."""
+    given = arguments.parse(words)
+    if given.help or given.version:
+        return given.problems
+    try:
+        config = compose(given.overrides, given.config_dirs, EVAL)
+    except ConfigError as error:
+        return [*given.problems, *error.problems]
+    if processes is not None:
+        assert processes % config.tp == 0, f"{processes} processes are no multiple of tp={config.tp}"
+    found = [*given.problems, *EVAL.check(config), *names.task_problems(config.tasks, config.task_paths)]
+    # Whether a file is there depends on the machine; that it is asked for is the point of the page.
+    found = [p for p in found if "is not set, and" not in p.wrong and p.wrong != "is no such file"]
+    return found if config.checkpoint else [*found, Problem("checkpoint", "is not set", "give it")]
 
 
 class _Parsed(Exception):

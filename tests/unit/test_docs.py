@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 import pytest
 
+from mlm.config.command import EVAL, TRAIN
 from mlm.config.compose import compose
 from mlm.config.fields import MISSING, flatten, plain, schema_fields
 from tests.unit.pages import COMMANDS, PAGES, ROOT, Command, fences, verify
@@ -38,6 +39,9 @@ def test_a_command_of_the_documentation_is_accepted(command, tmp_path, monkeypat
         "make trian",
         "python scripts/bench_train.py --degree 2",
         "python scripts/no_such_script.py",
+        "mlm-eval checkpoint=runs/first tasks=[wikitext]",
+        "mlm-eval tasks=[lambada]",
+        "mlm-eval checkpoint=runs/first task_paths.wikitext=x",
         "mlm-trian model=gpt2_tiny",
         "cd docs && mlm-trian",
     ],
@@ -55,6 +59,7 @@ def test_every_page_that_shows_commands_is_read():
         "CONTRIBUTING.md",
         "docs/cluster.md",
         "docs/configuration.md",
+        "docs/evaluation.md",
     }
 
 
@@ -116,20 +121,21 @@ def test_every_name_that_parallelism_attributes_to_a_file_is_there():
             assert found, f"{name} is not in {file}"
 
 
-def test_the_field_table_has_every_field_with_its_type_and_default():
+@pytest.mark.parametrize(("page", "spec"), [("configuration.md", TRAIN), ("evaluation.md", EVAL)])
+def test_the_field_table_has_every_field_with_its_type_and_default(page, spec):
     rows = re.findall(
         r"^\| `([\w.]+)` \| (\w+) \| (.+?) \| .+ \|$",
-        (ROOT / "docs/configuration.md").read_text(encoding="utf-8"),
+        (ROOT / "docs" / page).read_text(encoding="utf-8"),
         re.MULTILINE,
     )
     documented = {key: (kind, default) for key, kind, default in rows}
     assert len(documented) == len(rows), "a field has two rows"
 
     kinds = {int: "int", float: "float", bool: "bool", str: "text"}
-    composed = flatten(compose([]))
+    composed = flatten(compose([], [], spec))
     expected = {}
-    for key, field in schema_fields().items():
-        kind = "list" if field.is_list else kinds.get(field.kind, "choice")
+    for key, field in schema_fields(spec.schema).items():
+        kind = "list" if field.is_list else "map" if field.is_mapping else kinds.get(field.kind, "choice")
         value = field.default if key.startswith("model.") else composed[key]
         default = str(value).lower() if isinstance(value, bool) else plain(value) or "null"
         by_model = key in ("model.padded_vocab_size", "tokenizer.kind") or value is MISSING

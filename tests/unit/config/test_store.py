@@ -16,13 +16,16 @@ from mlm.config.schema import Gelu, TrainConfig
 from mlm.errors import ConfigError
 
 TINY = compose(["model=gpt2_tiny"])
+TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
 VALUES = {
-    str: st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip),
+    str: TEXT,
     int: st.integers(-(2**63), 2**63),
     float: st.floats(allow_nan=False),
     bool: st.booleans(),
     Gelu: st.sampled_from(Gelu),
     list[float]: st.lists(st.floats(allow_nan=False), max_size=4),
+    list[str]: st.lists(TEXT, max_size=3),
+    dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
 }
 
 

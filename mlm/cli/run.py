@@ -1,0 +1,59 @@
+"""What every command that starts workers does with its arguments and its errors. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import mlm
+from mlm.cli import arguments as command_line
+from mlm.errors import ConfigError, MlmError
+from mlm.launch import refusal
+from mlm.launch.command import Command
+
+EXIT_INTERRUPTED = 130
+
+
+def run(
+    name: str,
+    argv: Sequence[str] | None,
+    help_text: Callable[[Sequence[Path]], str],
+    command: Callable[[], Command[Any]],
+) -> int:
+    """Run the command and return its exit code: 0, 1 (a worker failed), 2 (refused), 130, 143.
+
+    command is asked for only when something is to be started, so that --help answers at once.
+    """
+    typed = list(sys.argv[1:] if argv is None else argv)
+    try:
+        given = command_line.parse(typed)
+        if given.help:
+            print(help_text(given.config_dirs), end="", flush=True)
+            return 0
+        if given.version:
+            print(f"{name} {mlm.__version__}")
+            return 0
+        from mlm.launch.start import start
+
+        return start(
+            command(),
+            given.overrides,
+            given.config_dirs,
+            typed=[name, *typed],
+            environment=os.environ,
+            flaws=given.problems,
+        )
+    except ConfigError as error:
+        return refusal.refuse(name, error.problems)
+    except MlmError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return refusal.EXIT_REFUSED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # `mlm-train --help | head` closes our output; that is no failure worth a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

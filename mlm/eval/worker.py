@@ -1,0 +1,124 @@
+"""One worker process of mlm-eval: `python -m mlm.eval.worker OUT/config.yaml`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from mlm.config.schema import EvalConfig
+from mlm.config.store import load_config
+from mlm.launch.worker import leave, listen, work
+
+logger = logging.getLogger("mlm")
+
+
+def main(config_path: str | Path) -> int:
+    """Evaluate as the resolved configuration says; returns the process's exit code, 0 or 1."""
+    listen()
+    config = load_config(config_path, EvalConfig)
+    assert config.out is not None, "the launcher resolves out"
+    return work(lambda: _evaluate(config), Path(config.out), "mlm-eval")
+
+
+def _evaluate(config: EvalConfig) -> None:
+    from mlm.eval.load import load_for_evaluation
+    from mlm.eval.locate import resolve_checkpoint
+    from mlm.eval.progress import EvalProgress
+    from mlm.eval.report import table
+    from mlm.eval.run import evaluate, prepare_task
+    from mlm.parallel.device import autocast_for, device_name
+    from mlm.parallel.job import take_place
+    from mlm.train.log import set_up_logging
+
+    assert config.out is not None
+    assert config.checkpoint is not None
+    assert config.dp is not None, "the launcher resolves dp"
+    out = Path(config.out)
+    set_up_logging(int(os.environ.get("RANK", 0)), out, "eval.log")
+    place = take_place(
+        device=config.launch.device,
+        threads=config.launch.threads,
+        matmul=config.precision.matmul,
+        tp=config.tp,
+        pp=config.pp,
+        dp=config.dp,
+        timeout_s=config.launch.timeout_s,
+    )
+    mesh, device, first = place.mesh, place.device, place.mesh.rank == 0
+    loaded = load_for_evaluation(resolve_checkpoint(config.checkpoint), mesh=mesh, device=device)
+    logger.info(
+        f"{loaded.config.name}, step {loaded.description['step']}, {loaded.tokenizer.name}, context "
+        f"{loaded.config.seq_length:,}; tp={mesh.tp.size} dp={mesh.dp.size} on {device_name(device)}, "
+        f"{config.precision.name}, fp32 products at {place.matmul_precision}"
+    )
+    tasks = [
+        prepare_task(
+            name,
+            config.task_paths,
+            loaded.tokenizer,
+            context=loaded.config.seq_length,
+            limit=config.limit,
+        )
+        for name in config.tasks
+    ]
+    progress = EvalProgress(enabled=first)
+    began = time.perf_counter()
+    try:
+        results = evaluate(
+            loaded.model,
+            tasks,
+            vocab_size=loaded.config.vocab_size,
+            batch_tokens=config.batch_tokens,
+            mesh=mesh,
+            device=device,
+            autocast=autocast_for(config.precision.name, device),
+            progress=progress,
+        )
+    finally:
+        progress.close()
+    if not first:
+        return
+    for result in results:
+        logger.info("\n" + table(result))
+    seconds = time.perf_counter() - began
+    tokens = sum(result.tokens for result in results)
+    about = {"name": config.precision.name, "matmul": place.matmul_precision}
+    path = _write(config, loaded.description, about, results, seconds)
+    logger.info(f"\n{tokens:,} tokens in {seconds:,.1f} s, {tokens / seconds:,.0f} tokens/s; {path}")
+
+
+def _write(
+    config: EvalConfig, checkpoint: dict[str, Any], precision: dict[str, str], results: Any, seconds: float
+) -> Path:
+    """eval.json: whole or not at all, so that one that is there can be trusted."""
+    from mlm.eval.report import as_json
+
+    assert config.out is not None
+    out = Path(config.out)
+    environment = json.loads((out / "environment.json").read_text(encoding="utf-8"))
+    found = {
+        "checkpoint": checkpoint,
+        "layout": {"tp": config.tp, "dp": config.dp, "device": config.launch.device},
+        "precision": precision,
+        "limit": config.limit,
+        "batch_tokens": config.batch_tokens,
+        "seconds": seconds,
+        "command": environment["command"],
+        "started": environment["started"],
+        "versions": environment["versions"],
+        "source": environment["source"],
+        "tasks": as_json(results),
+    }
+    path, aside = out / "eval.json", out / "eval.json.tmp"
+    aside.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    aside.replace(path)
+    return path
+
+
+if __name__ == "__main__":
+    leave(main(sys.argv[1]))

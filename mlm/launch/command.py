@@ -1,0 +1,38 @@
+"""What the launcher has to know of a command that starts workers; the rest of mlm.launch serves them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic
+
+from mlm.config.command import Spec
+from mlm.config.fields import C
+from mlm.errors import Problem
+from mlm.launch.machine import Machine
+from mlm.launch.preflight import Launch
+
+Say = Callable[[str], None]
+"""Prints a line on standard error, with the command's name in front."""
+
+
+@dataclass(frozen=True)
+class Command(Generic[C]):
+    """A command, as functions of its configuration.
+
+    worker: module that is run as `python -m WORKER CONFIG_PATH` and has main(path) -> exit code.
+    preflight: the launch on this machine and what forbids it. file_problems: what its files have against it.
+    show: the plan, printed. prepare: everything one process does before workers start; returns the directory
+    of the job, made by it, and the configuration in which nothing is left to be decided.
+    a_slip_misleads: whether, after a mistyped choice, the problems of what stands there instead are noise.
+    """
+
+    spec: Spec[C]
+    worker: str
+    preflight: Callable[[C, Machine, Mapping[str, str]], tuple[Launch, list[Problem]]]
+    file_problems: Callable[[C], list[Problem]]
+    show: Callable[[C, Launch, Machine, Sequence[Problem], Sequence[str], Sequence[Path]], None]
+    prepare: Callable[[C, Launch, Say], tuple[Path, C]]
+    memory_hint: str
+    a_slip_misleads: bool

@@ -1,0 +1,149 @@
+"""mlm-eval as the launcher sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from mlm.config.command import EVAL as SPEC
+from mlm.config.schema import EvalConfig, ModelConfig
+from mlm.errors import ConfigError, Problem
+from mlm.eval import checks
+from mlm.eval.tasks import TASKS
+from mlm.launch import rundir
+from mlm.launch.command import Command, Say
+from mlm.launch.fit import available_bytes, gib
+from mlm.launch.machine import Machine
+from mlm.launch.plan_text import (
+    command_lines,
+    machine_rows,
+    plan_console,
+    print_table,
+    process_rows,
+)
+from mlm.launch.preflight import Launch, place
+from mlm.plan.parameters import count_parameters
+
+_WORKER = "mlm.eval.worker"
+_FP32_BYTES = 4
+_MEMORY_HINT = "try a smaller batch_tokens, or a larger tp"
+
+
+def _preflight(
+    config: EvalConfig, machine: Machine, environment: Mapping[str, str]
+) -> tuple[Launch, list[Problem]]:
+    try:
+        checkpoint, trained = checks.read_checkpoint(config.checkpoint or "")
+    except ConfigError:
+        checkpoint, trained = None, None  # what is wrong with it is said by checks.problems
+    if config.out is not None:
+        out = Path(config.out)
+    else:
+        run_dir = Path.cwd() if checkpoint is None else checkpoint.run_dir
+        out = rundir.free(run_dir / "eval" / f"{datetime.now():%Y%m%d-%H%M%S}")
+    launch, problems = place(config, machine, environment, out, "evaluating")
+    if trained is not None:
+        problems += _fits(trained.model, max(1, config.tp), launch, machine)
+    if config.out is not None or checkpoint is not None:
+        problems += rundir.problems(out, "out")
+    return launch, problems
+
+
+def _fits(model: ModelConfig, tp: int, launch: Launch, machine: Machine) -> list[Problem]:
+    try:
+        needed = _FP32_BYTES * count_parameters(model, tp).total
+    except ValueError:
+        return []  # a tp that does not divide is refused elsewhere
+    if launch.device == "cpu":
+        needed *= launch.local_processes
+    available = available_bytes(launch.device, machine)
+    if needed <= available:
+        return []
+    where = "one device" if launch.device == "cuda" else "this machine"
+    wrong = f"needs {gib(needed)} for its weights, {where} has {gib(available)}"
+    return [Problem(f"{model.name} at tp={tp}", wrong, "use a larger tp, or a larger machine")]
+
+
+def _prepare(config: EvalConfig, launch: Launch, say: Say) -> tuple[Path, EvalConfig]:
+    """Raises ConfigError when the directory can no longer be made."""
+    checkpoint, _ = checks.read_checkpoint(config.checkpoint or "")
+    paths = checks.settled_paths(config.tasks, config.task_paths)
+    out = rundir.create(launch.run_dir, given=config.out is not None, key="out")
+    return out, replace(
+        config,
+        checkpoint=str(checkpoint.directory),
+        task_paths=paths,
+        precision=replace(config.precision, name=launch.precision),
+        launch=replace(config.launch, device=launch.device, threads=launch.threads),
+        dp=launch.dp,
+        out=str(out),
+    )
+
+
+def _show(
+    config: EvalConfig,
+    launch: Launch,
+    machine: Machine,
+    notes: Sequence[Problem],
+    overrides: Sequence[str],
+    config_dirs: Sequence[Path],
+) -> None:
+    checkpoint, trained = checks.read_checkpoint(config.checkpoint or "")
+    model = trained.model
+    console = plan_console()
+    console.print("mlm-eval launch=dry_run: nothing is started, nothing is written")
+    print_table(
+        console,
+        "checkpoint",
+        [
+            ("directory", str(checkpoint.directory)),
+            (
+                "model",
+                f"{model.name}: {model.num_layers} layers, hidden {model.hidden_size}, "
+                f"{model.num_heads} heads, context {model.seq_length:,}",
+            ),
+            ("trained at", f"tp={trained.tp} dp={trained.dp}, step {checkpoint.step:,}"),
+            (
+                "weights",
+                f"{gib(_FP32_BYTES * count_parameters(model, config.tp).total)} a rank at tp={config.tp}",
+            ),
+        ],
+    )
+    _show_tasks(console, config)
+    print_table(console, "processes", process_rows(config, launch, "share out the windows"))
+    precision = f"{launch.precision} on {launch.device}"
+    limit = "everything" if config.limit is None else f"limited to {config.limit:,} a task"
+    rows = [
+        ("precision", precision),
+        ("how much", limit),
+        ("writes", f"{launch.run_dir}: eval.json eval.log"),
+    ]
+    print_table(console, "the evaluation", rows)
+    console.print("\ncommands", style="bold")
+    for line in command_lines("mlm-eval", "mlm.cli.eval", _WORKER, launch, machine, overrides, config_dirs):
+        console.print(f" {line}", soft_wrap=True)
+    print_table(console, "this machine", machine_rows(launch, machine, notes))
+
+
+def _show_tasks(console: Console, config: EvalConfig) -> None:
+    rows = []
+    for name in config.tasks:
+        rows.append((name, TASKS[name].summary))
+        rows += [("", str(path)) for path in checks.task_files(name, config.task_paths).values()]
+    print_table(console, "tasks", rows)
+
+
+EVAL = Command(
+    spec=SPEC,
+    worker=_WORKER,
+    preflight=_preflight,
+    file_problems=checks.problems,
+    show=_show,
+    prepare=_prepare,
+    memory_hint=_MEMORY_HINT,
+    a_slip_misleads=False,
+)

@@ -1,0 +1,67 @@
+"""What evaluation asks of logits split by vocabulary: a target's likelihood and the likeliest token."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from mlm.parallel.collectives import all_reduced
+from mlm.parallel.cross_entropy import (
+    OwnedTargets,
+    default_chunk_bytes,
+    nll_and_exponentials,
+    real_columns,
+)
+from mlm.parallel.device import autocast_dtype, without_autocast
+from mlm.parallel.mesh import Axis
+
+
+@torch.no_grad()
+def linear_scores(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    tp: Axis,
+    vocab_size: int,
+    chunk_bytes: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Output layer, nll of each target in nats and argmax in one, in chunks of tokens; no gradients.
+
+    The logits are computed as in training's loss, in autocast's dtype where it is on; the rest in at least
+    fp32. Shapes: hidden [tokens, hidden], weight [padded_vocab/tp, hidden], targets [tokens] (ids below
+    vocab_size) -> nll [tokens], argmax [tokens] int64, equal on all ranks. Moves 5 values per token.
+    """
+    dtype = autocast_dtype(hidden)
+    wide = torch.promote_types(dtype, torch.float32)
+    x, w = hidden.to(dtype), weight.to(dtype)
+    tokens, columns = x.shape[0], w.shape[0]
+    chunk = max(1, (chunk_bytes or default_chunk_bytes(x.device)) // (columns * wide.itemsize))
+    nll = torch.empty(tokens, dtype=wide, device=x.device)
+    argmax = torch.empty(tokens, dtype=torch.int64, device=x.device)
+    with without_autocast(x.device):
+        for start in range(0, tokens, chunk):
+            rows = slice(start, start + chunk)
+            z = (x[rows] @ w.t()).to(wide)  # [chunk, padded_vocab/tp]
+            argmax[rows] = vocab_parallel_argmax(z, tp, vocab_size)
+            nll[rows], _ = nll_and_exponentials(z, OwnedTargets(targets[rows], columns, tp), tp, vocab_size)
+    return nll, argmax
+
+
+def vocab_parallel_argmax(logits: Tensor, tp: Axis, vocab_size: int) -> Tensor:
+    """The id of each token's largest logit, the lowest of equals as torch.argmax has it; never a padded one.
+
+    Shapes: logits [tokens, padded_vocab/tp] -> [tokens] int64, equal on all ranks. Moves 2 values per token.
+    """
+    columns = logits.shape[1]
+    real = real_columns(columns, tp, vocab_size)
+    if real:
+        maximum, column = logits[:, :real].max(dim=1)
+    else:  # a rank of nothing but padding
+        maximum = logits.new_full(logits.shape[:1], float("-inf"))
+        column = torch.zeros_like(maximum, dtype=torch.int64)
+    if tp.size == 1:
+        return column
+    best = all_reduced(maximum, tp, dist.ReduceOp.MAX)
+    candidate = torch.where(maximum == best, column + tp.rank * columns, vocab_size)
+    return all_reduced(candidate, tp, dist.ReduceOp.MIN)
