@@ -51,7 +51,7 @@ keys:
   task_paths.TASK=PATH         its data file; without one it is looked for in $MLM_DATA and the cache
   tp=2 dp=2                    tensor-parallel degree; ranks that share out the work
   limit=100                    only the first so many items of each file
-  batch_tokens=16384           tokens of one forward pass
+  batch_tokens=4096            tokens of one forward pass (1,024 on CPU, else 16,384)
   out=DIR                      where eval.json goes (never over an earlier one)
 
 tasks:

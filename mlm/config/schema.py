@@ -161,8 +161,8 @@ class EvalDuringTrainingConfig:
     """Steps between evaluations; 0: only after the last step."""
     limit: int | None = None
     """Only the first so many items or windows of each task, which the result says; null: all."""
-    batch_tokens: int = 16_384
-    """Tokens of one forward pass of a data-parallel rank."""
+    batch_tokens: int | None = None
+    """Tokens of one forward pass of a data-parallel rank; null: 1,024 on CPU, 16,384 on accelerators."""
 
 
 @dataclass(kw_only=True)
@@ -235,8 +235,8 @@ class EvalConfig:
     """Tensor-parallel degree, whatever the checkpoint was trained at."""
     dp: int | None = None
     """Ranks that share out the windows; null: as many as there are devices, 1 without accelerators."""
-    batch_tokens: int = 16_384
-    """Tokens of one forward pass of a data-parallel rank."""
+    batch_tokens: int | None = None
+    """Tokens of one forward pass of a data-parallel rank; null: 1,024 on CPU, 16,384 on accelerators."""
     limit: int | None = None
     """Only the first so many items or windows of each task, which the result says; null: all."""
     out: str | None = None

@@ -18,7 +18,7 @@ from mlm.data.cache import sha256_file
 from mlm.data.tokenizers import Tokenizer
 from mlm.eval.checks import task_files
 from mlm.eval.requests import Scores, Segment, Variant
-from mlm.eval.score import score
+from mlm.eval.score import default_batch_tokens, score
 from mlm.eval.tasks import TASKS
 from mlm.parallel.mesh import Mesh
 
@@ -106,7 +106,7 @@ def evaluate(
     tasks: Sequence[PreparedTask],
     *,
     vocab_size: int,
-    batch_tokens: int,
+    batch_tokens: int | None,
     mesh: Mesh,
     device: torch.device,
     autocast: Callable[[], AbstractContextManager[object]],
@@ -114,7 +114,8 @@ def evaluate(
 ) -> list[TaskResult]:
     """Score every task's variants and summarise them, equal on every rank; collective over all ranks.
 
-    Leaves the model and all random numbers as they were. progress(task, done, total): tokens of all tasks.
+    Leaves the model and all random numbers as they were. batch_tokens: None: what suits the device.
+    progress(task, done, total): tokens of all tasks.
     """
     total, before, results = sum(task.tokens for task in tasks), 0, []
     for task in tasks:
@@ -129,7 +130,7 @@ def evaluate(
             task.segments,
             seq_length=task.context,
             vocab_size=vocab_size,
-            batch_tokens=batch_tokens,
+            batch_tokens=batch_tokens or default_batch_tokens(device),
             mesh=mesh,
             device=device,
             autocast=autocast,

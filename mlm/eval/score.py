@@ -88,6 +88,11 @@ def score(
     return Scores(nll=nll, all_greedy=all_greedy > 0.5, last_greedy=last_greedy > 0.5)
 
 
+def default_batch_tokens(device: torch.device) -> int:
+    """Tokens of a forward pass: few enough for a CPU's cache, many enough to fill an accelerator."""
+    return 1024 if device.type == "cpu" else 16_384
+
+
 def make_batches(lengths: NDArray[np.int64], batch_tokens: int) -> list[NDArray[np.int64]]:
     """Indices in batches of neighbours by length, longest first: little padding, and the most memory at once.
 

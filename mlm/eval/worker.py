@@ -106,7 +106,7 @@ def _write(
         "layout": {"tp": config.tp, "dp": config.dp, "device": config.launch.device},
         "precision": precision,
         "limit": config.limit,
-        "batch_tokens": config.batch_tokens,
+        "batch_tokens": config.batch_tokens or "by kind of device",
         "seconds": seconds,
         "command": environment["command"],
         "started": environment["started"],

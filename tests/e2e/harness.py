@@ -1,0 +1,68 @@
+"""Run lm-evaluation-harness's `wikitext` and `lambada_openai` on one of our checkpoints, in its own process.
+
+    python -W ignore -m tests.e2e.harness CHECKPOINT PAGES.jsonl LAMBADA.jsonl
+
+prints its results as one JSON line. The model is transformers' GPT2LMHeadModel with our weights, the
+tokenizer transformers', the task definitions the harness's own but for their data, which are local files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+
+def main(checkpoint: str, pages: str, lambada: str) -> dict[str, Any]:
+    import lm_eval
+    import torch
+    import transformers
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks.wikitext.preprocess_wikitext import process_results, wikitext_detokenizer
+
+    from mlm.data import tokenizers
+    from mlm.eval.load import load_for_evaluation
+    from mlm.parallel.mesh import Mesh
+    from tests.transformers_gpt2 import as_transformers
+
+    loaded = load_for_evaluation(Path(checkpoint), mesh=Mesh.single(), device=torch.device("cpu"))
+    weights = dict(loaded.model.named_parameters())
+    files = Path(tokenizers.__file__).parent / "assets" / "gpt2"
+    tokenizer = transformers.GPT2Tokenizer(str(files / "vocab.json"), str(files / "merges.txt"))
+    model = HFLM(
+        pretrained=as_transformers(loaded.config, weights),
+        tokenizer=tokenizer,
+        max_length=loaded.config.seq_length,
+        batch_size=4,
+        device="cpu",
+    )
+    own = Path(lm_eval.__file__).parent / "tasks"
+    wikitext = definition(own / "wikitext" / "wikitext.yaml", pages) | {
+        "doc_to_target": wikitext_detokenizer,
+        "process_results": process_results,
+    }
+    tasks = [wikitext, definition(own / "lambada" / "lambada_openai.yaml", lambada)]
+    results = lm_eval.simple_evaluate(model=model, tasks=tasks, bootstrap_iters=0, log_samples=False)
+    return {task: dict(figures) for task, figures in results["results"].items()}
+
+
+def definition(path: Path, data: str) -> dict[str, Any]:
+    """A task of the harness on a local JSON lines file; its functions are for the caller to put back."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_multi_constructor("!function", lambda loader, suffix, node: None)
+    task: dict[str, Any] = yaml.load(path.read_text(), Loader)
+    for name in ("dataset_name", "training_split", "validation_split", "tag"):
+        task.pop(name, None)
+    return task | {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": data}}}
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(*sys.argv[1:]), default=str))
