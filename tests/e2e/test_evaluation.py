@@ -300,3 +300,16 @@ def test_a_wrong_task_is_refused_by_mlm_train_too(launches):
     missing = launches.run([*MLM_TRAIN, "eval.tasks=[lambada]"])
     assert missing.code == 2
     assert "eval.task_paths.lambada  is not set" in missing.err
+
+
+def test_what_make_train_trains_is_evaluated_on_both_tasks(launches: Launches) -> None:
+    short = ["train.steps=5", "optim.warmup_steps=1", "train.final_eval=false", "train.sample_tokens=0"]
+    job = launches.run([*MLM_TRAIN, "experiment=quickstart", *short, "run_dir=quick"])
+    assert job.code == 0, job.err
+    job = launches.run([*MLM_EVAL, "checkpoint=quick", "tp=2", *FILES, "out=quick_eval"])
+    assert job.code == 0, job.err
+    tasks = json.loads((launches.folder / "quick_eval" / "eval.json").read_text())["tasks"]
+    paper = {task["task"]: task["rows"][0]["figures"] for task in tasks}
+    assert paper["wikitext103"]["T_o"] == len(WIKITEXT.strip().split(" "))
+    assert paper["lambada"]["n_items"] == len(PASSAGES)
+    assert "paper, 8.3B" in job.out, "the paper's figures stand beside ours"
