@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -13,3 +16,12 @@ def test_the_wheel_lists_every_package_and_the_configurations():
     found = {".".join(init.parent.relative_to(ROOT).parts) for init in (ROOT / "mlm").rglob("__init__.py")}
     assert set(setuptools["packages"]) == found | {"mlm.configs"}
     assert setuptools["package-dir"] == {"mlm.configs": "configs"}
+
+
+def test_no_folder_of_tests_is_left_out(pytestconfig: pytest.Config):
+    hidden = pytestconfig.getini("norecursedirs")
+    folders = {
+        part for file in (ROOT / "tests").rglob("test_*.py") for part in file.relative_to(ROOT).parts[:-1]
+    }
+    assert {"dist", "e2e", "unit"} <= folders
+    assert not [f for f in folders if any(fnmatch(f, pattern) for pattern in hidden)]
