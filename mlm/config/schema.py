@@ -82,6 +82,7 @@ class OptimConfig:
     """AdamW, warm-up and cosine (section 4.2)."""
 
     name: str
+    """Name of the recipe."""
     lr: float
     """Learning rate at the end of the warm-up."""
     min_lr: float
@@ -117,6 +118,7 @@ class ParallelConfig:
     """Switches of the parallel layers; the degrees are tp, pp and dp at the top level."""
 
     name: str
+    """Name of the option."""
     overlap_grad_reduce: bool = True
     """Issue the all-reduce of a column layer's input gradient before its weight-gradient product."""
     ddp_bucket_mb: float = 25.0
