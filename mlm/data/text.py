@@ -20,11 +20,15 @@ def text_path(path: str | None) -> Path:
 
 
 def read_text(path: Path) -> str:
-    """The whole file, with its line ends as they are.
+    """The text of data.path, with its line ends as they are; errors as read_utf8."""
+    return read_utf8(path, f"data.path={path}")[1]
+
+
+def read_utf8(path: Path, where: str) -> tuple[bytes, str]:
+    """A whole file, as bytes and as text with its line ends as they are. where: how errors name it.
 
     Raises BadData when it cannot be read, is not UTF-8 (naming the first wrong byte's offset) or is blank.
     """
-    where = f"data.path={path}"
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -36,4 +40,4 @@ def read_text(path: Path) -> str:
         raise BadData(where, f"is not UTF-8: {byte}", "convert it, for instance with iconv") from None
     if not text.strip():
         raise BadData(where, "holds no text", "give a file with text in it")
-    return text
+    return raw, text

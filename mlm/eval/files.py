@@ -12,6 +12,7 @@ from typing import Any
 
 from mlm.data.bad_data import BadData
 from mlm.data.cache import cache_root, sha256_file
+from mlm.data.text import read_utf8
 from mlm.errors import Problem
 
 FOLDER_VARIABLE = "MLM_DATA"
@@ -102,22 +103,8 @@ def find_files(
 
 
 def read_source(path: Path, file: DataFile) -> Source:
-    """The whole file as text, line ends as they are.
-
-    Raises BadData when it cannot be read, is not UTF-8 (naming the first wrong byte's offset) or is blank.
-    """
-    where = str(path)
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise BadData(where, f"cannot be read ({error.strerror})", "check the path") from None
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        byte = f"0x{raw[error.start]:02x} at byte offset {error.start:,}"
-        raise BadData(where, f"is not UTF-8: {byte}", "convert it, for instance with iconv") from None
-    if not text.strip():
-        raise BadData(where, "holds no text", "give a file with text in it")
+    """The whole file as text, line ends as they are; raises BadData as mlm.data.text.read_utf8."""
+    raw, text = read_utf8(path, str(path))
     sha256 = hashlib.sha256(raw).hexdigest()
     return Source(path, text, len(raw), sha256, published=sha256 == file.sha256)
 
