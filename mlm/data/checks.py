@@ -69,13 +69,13 @@ def _tokenizer_problems(
         found = vocabulary_problem("the gpt2 tokenizer", GPT2_VOCAB_SIZE, model_vocab_size)
     elif kind == "byte":
         found = vocabulary_problem("the byte tokenizer", BYTE_VOCAB_SIZE, model_vocab_size)
-    elif not is_text(data.path):
+    elif _holds_ids(data.path):
         found = Problem(
             "tokenizer.kind=char",
             f"takes its alphabet from a text, and data.path={data.path} holds ids",
             "name the tokenizer that made them: gpt2, byte, or sentencepiece with tokenizer.path",
         )
-    elif _is_quick(text_path(data.path)):
+    elif is_text(data.path) and _is_quick(text_path(data.path)):
         found = _alphabet_problem(text_path(data.path), model_vocab_size)
     if found:
         yield found
@@ -85,7 +85,7 @@ def _sentencepiece_problems(
     data: DataConfig, tokenizer: TokenizerConfig, model_vocab_size: int
 ) -> Iterator[Problem]:
     if tokenizer.path is None:
-        if not is_text(data.path):
+        if _holds_ids(data.path):
             yield Problem(
                 "tokenizer.path=null",
                 f"asks to train a tokenizer on text, and data.path={data.path} holds ids",
@@ -148,6 +148,11 @@ def _data_problems(data: DataConfig, seq_length: int) -> Iterator[Problem]:
         short = parts_problem(split_dataset(dataset, data.split), data.split, seq_length, dataset)
         if short:
             yield short
+
+
+def _holds_ids(path: str | None) -> bool:
+    """Whether data.path is a token dataset that exists; of a missing one nothing more can be said."""
+    return path is not None and not is_text(path) and idx_path(Path(path).expanduser()).is_file()
 
 
 def _nearby(prefix: Path) -> str:

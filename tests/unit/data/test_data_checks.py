@@ -90,6 +90,13 @@ def test_a_missing_dataset_is_answered_with_what_is_there(write_by_hand: Callabl
     assert "(wiki_text_document.bin)" in found(data_path=tmp_path / "wiki_text_document")
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "byte", "char", "sentencepiece"])
+def test_of_a_missing_dataset_nothing_else_is_said(kind: str, tmp_path: Path):
+    data = DataConfig(name="d", path=str(tmp_path / "missing"), split=[90, 10, 0])
+    (problem,) = problems(data, TokenizerConfig(kind=kind), 50257, 16)
+    assert "no such dataset (missing.bin, missing.idx)" in str(problem)
+
+
 def test_a_file_of_another_kind_is_not_taken_for_data(tmp_path: Path):
     (tmp_path / "data.jsonl").write_text('{"text": "x"}')
     assert "a text has to be called .txt" in found(data_path=tmp_path / "data.jsonl")
