@@ -1,0 +1,1 @@
+"""mlm-data, one file per subcommand."""
