@@ -6,7 +6,7 @@ import io
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,28 +45,44 @@ def train(text: str, vocab_size: int, out_path: Path) -> None:
     Silent. The file appears complete or not at all. Raises BadData when vocab_size is too large or too
     small for the text, naming the limit.
     """
+    coverage = _coverage(text, vocab_size)
+    write_file(out_path, train_on_lines(_lines(text), vocab_size, character_coverage=coverage))
+
+
+def train_on_lines(
+    lines: Iterable[str], vocab_size: int, *, setting: str = "tokenizer.vocab_size=", **options: Any
+) -> bytes:
+    """The bytes of a model of vocab_size pieces, trained on lines without their line ends.
+
+    setting: what a user types in front of the vocabulary size. options: of the SentencePiece trainer, over
+    those of OPTIONS. Raises BadData as train does.
+    """
     import sentencepiece
 
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_lines(text),
+            sentence_iterator=iter(lines),
             model_writer=model,
             vocab_size=vocab_size,
-            character_coverage=_coverage(text, vocab_size),
             max_sentence_length=4 * LINE_CHARACTERS,
             minloglevel=2,
-            **OPTIONS,
+            **{**OPTIONS, **options},
         )
     except RuntimeError as error:
-        raise _explained(str(error), vocab_size) from None
-    aside = out_path.with_name(f".{out_path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+        raise _explained(str(error), vocab_size, setting) from None
+    return model.getvalue()
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file that appears complete or not at all."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
     try:
         with open(aside, "xb") as file:
-            file.write(model.getvalue())
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(aside, out_path)
+        os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
 
@@ -85,24 +101,29 @@ def _coverage(text: str, vocab_size: int) -> float:
 def _lines(text: str) -> Iterator[str]:
     stride = -(-len(text) // TRAINING_CHARACTERS)
     for line in text.split("\n")[::stride]:
-        for start in range(0, len(line), LINE_CHARACTERS):
-            yield line[start : start + LINE_CHARACTERS]
+        yield from cut_line(line)
 
 
-def _explained(message: str, vocab_size: int) -> BadData:
+def cut_line(line: str) -> Iterator[str]:
+    """A line in parts that the trainer takes."""
+    for start in range(0, len(line), LINE_CHARACTERS):
+        yield line[start : start + LINE_CHARACTERS]
+
+
+def _explained(message: str, vocab_size: int, setting: str) -> BadData:
     where = f"a SentencePiece vocabulary of {vocab_size:,}"
     if limit := re.search(r"too high.*<= (\d+)", message):
         most = int(limit[1])
         return BadData(
             where,
             f"is too large for this text, which gives at most {most:,}",
-            f"use tokenizer.vocab_size={most} or less",
+            f"use {setting}{most} or less",
         )
     if limit := re.search(r"required_chars\. \d+ vs (\d+)", message):
         least = int(limit[1])
         return BadData(
             where,
             f"is too small for this text, which needs {least:,}",
-            f"use tokenizer.vocab_size={least} or more",
+            f"use {setting}{least} or more",
         )
     return BadData(where, f"cannot be trained ({message.strip()})", "use more text or tokenizer=byte")

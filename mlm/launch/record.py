@@ -20,7 +20,16 @@ import mlm
 from mlm.config.store import save_config
 from mlm.launch.machine import Machine
 
-_PACKAGES = ("torch", "numpy", "hydra-core", "omegaconf", "sentencepiece", "wandb", "tensorboard")
+_PACKAGES = (
+    "torch",
+    "numpy",
+    "hydra-core",
+    "omegaconf",
+    "sentencepiece",
+    "tokenizers",
+    "wandb",
+    "tensorboard",
+)
 _PREFIXES = ("CUDA_", "NCCL_", "GLOO_", "OMP_", "MKL_", "MALLOC_", "SLURM_", "TORCH", "MLM_", "PYTORCH_")
 
 

@@ -24,15 +24,14 @@ def main(checkpoint: str, pages: str, lambada: str) -> dict[str, Any]:
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks.wikitext.preprocess_wikitext import process_results, wikitext_detokenizer
 
-    from mlm.data import tokenizers
+    from mlm.data.tokenizers import GPT2_FOLDER
     from mlm.eval.load import load_for_evaluation
     from mlm.parallel.mesh import Mesh
     from tests.transformers_gpt2 import as_transformers
 
     loaded = load_for_evaluation(Path(checkpoint), mesh=Mesh.single(), device=torch.device("cpu"))
     weights = dict(loaded.model.named_parameters())
-    files = Path(tokenizers.__file__).parent / "assets" / "gpt2"
-    tokenizer = transformers.GPT2Tokenizer(str(files / "vocab.json"), str(files / "merges.txt"))
+    tokenizer = transformers.GPT2Tokenizer(str(GPT2_FOLDER / "vocab.json"), str(GPT2_FOLDER / "merges.txt"))
     model = HFLM(
         pretrained=as_transformers(loaded.config, weights),
         tokenizer=tokenizer,

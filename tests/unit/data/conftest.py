@@ -12,6 +12,7 @@ import pytest
 from mlm.data.sentencepiece_training import train
 from mlm.data.text import EMBEDDED_PATH
 from tests.unit.data.index_by_hand import CODE_OF, pack_index
+from tests.unit.data.tokenizer_files import write_all
 
 
 @pytest.fixture
@@ -47,6 +48,12 @@ def trained_model(tmp_path_factory: pytest.TempPathFactory, shakespeare: str) ->
     path = tmp_path_factory.mktemp("trained") / "tokenizer.model"
     train(shakespeare[:100_000], 600, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def tokenizer_files(tmp_path_factory: pytest.TempPathFactory, shakespeare: str) -> dict[str, Path]:
+    """A small file of each kind of tokenizer, by name."""
+    return write_all(tmp_path_factory.mktemp("tokenizers"), shakespeare[:60_000])
 
 
 @pytest.fixture(scope="session")
