@@ -17,7 +17,7 @@ __all__ = ["check", "check_evaluation", "resolved"]
 
 NAMES: dict[str, tuple[str, ...]] = {
     "model.architecture": ("gpt2",),
-    "tokenizer.kind": ("gpt2", "sentencepiece", "char", "byte"),
+    "tokenizer.kind": ("gpt2", "sentencepiece", "char", "byte", "wordpiece", "hf"),
     "precision.name": ("auto", "fp32", "bf16"),
     "precision.matmul": ("auto", "highest", "medium"),
     "launch.mode": ("auto", "local", "join", "dry_run"),

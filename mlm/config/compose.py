@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -55,7 +56,10 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), sp
 
     problems = list(judged.problems)
     sources = composer.sources() if set(leaves.refused) - set(judged.assignments) else {}
+    mistyped = {problem.where.partition("=")[0] for problem in judged.problems}
     for key, (shown, refused) in leaves.refused.items():
+        if key in mistyped and shown is None:
+            continue  # given, though not in a way that can be read: "is not set" would mislead
         typed = judged.assignments.get(key)
         shown = typed.text if typed else shown
         file = f" ({sources[key]})" if key in sources and not typed else ""
@@ -75,6 +79,8 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), sp
         value = leaves.values[key]
         if isinstance(value, dict):
             leaves.values[key] = {name: _absolute(path) for name, path in value.items()}
+        elif isinstance(value, list):
+            leaves.values[key] = [replace(part, path=_absolute(part.path)) for part in value]
         elif value is not None:
             leaves.values[key] = _absolute(value)
     return assemble(leaves.values, schema)

@@ -34,6 +34,11 @@ class Field:
         return get_origin(self.kind) is list
 
     @property
+    def holds_records(self) -> bool:
+        """Whether it is a list of mappings with named entries: data.blend."""
+        return self.is_list and dataclasses.is_dataclass(get_args(self.kind)[0])
+
+    @property
     def is_mapping(self) -> bool:
         """Whether its entries are named by the user: task_paths.NAME=FILE."""
         return get_origin(self.kind) is dict
@@ -91,11 +96,13 @@ def read(field: Field, value: Any, example: Any = None) -> Any:
         raise Refused("may not be null", _remedy(field, example))
     if field.is_list:
         if not isinstance(value, (list, tuple)):
-            shown = plain(example) or ("[a,b]" if get_args(field.kind) == (str,) else "[1,2]")
+            shown = plain(example) or _list_example(field)
             raise Refused("is not a list", f"write it with brackets, as {field.key}={shown}")
         (kind,) = get_args(field.kind)
         element = Field(field.key, kind, False, MISSING)
         return [read(element, v, example[0] if example else None) for v in value]
+    if dataclasses.is_dataclass(field.kind):
+        return _read_record(field, value)
     if field.is_mapping:
         if not isinstance(value, dict):
             raise Refused("is not a mapping of names", f"write each entry as {field.key}.NAME=VALUE")
@@ -144,6 +151,36 @@ def flatten(config: Any) -> dict[str, Any]:
 _KIND = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
+def _read_record(field: Field, value: Any) -> Any:
+    """An element of a list of mappings, as its dataclass; every entry of it has to be there."""
+    if dataclasses.is_dataclass(value):
+        return value
+    entries = schema_fields(field.kind)
+    shape = f"write each element as {{{', '.join(f'{name}: {name.upper()}' for name in entries)}}}"
+    if not isinstance(value, dict):
+        raise Refused(f"has the element {plain(value) or 'null'}, which is no mapping", shape)
+    wrong = [str(name) for name in value if name not in entries]
+    missing = [name for name, entry in entries.items() if name not in value and entry.default is MISSING]
+    if wrong or missing:
+        which = f"the unknown entry {wrong[0]}" if wrong else f"no {missing[0]}"
+        raise Refused(f"has an element with {which}", shape)
+    values = {}
+    for name, entry in entries.items():
+        try:
+            values[name] = read(entry, value[name]) if name in value else entry.default
+        except Refused as refused:
+            wrong_value = plain(value[name]) or "null"
+            raise Refused(f"has an element whose {name}={wrong_value} {refused.wrong}", shape) from None
+    return field.kind(**values)
+
+
+def _list_example(field: Field) -> str:
+    if field.holds_records:
+        names = schema_fields(get_args(field.kind)[0])
+        return f"[{{{','.join(f'{name}:{name.upper()}' for name in names)}}},...]"
+    return "[a,b]" if get_args(field.kind) == (str,) else "[1,2]"
+
+
 def _read_enum(kind: type[Enum], value: Any) -> Enum:
     if isinstance(value, kind):
         return value
@@ -170,6 +207,8 @@ def plain(value: Any) -> str:
     """value as it would be typed on the command line."""
     if isinstance(value, list):
         return f"[{','.join(plain(v) for v in value)}]"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(dataclasses.asdict(value))
     if isinstance(value, dict):
         return f"{{{','.join(f'{k}:{plain(v)}' for k, v in value.items())}}}" if value else ""
     if isinstance(value, Enum):

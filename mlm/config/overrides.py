@@ -114,7 +114,10 @@ def _judge_value(text: str, key: str, right: str, known: Known, judged: Judged) 
             judged.assignments[key] = Assignment(right, right)
             return
         wrong = "cannot be read, for its brackets, quotes or special characters"
-        judged.refuse(text, wrong, f"quote it twice, for the shell and for us: \"{key}='...'\"")
+        remedy = f"quote it twice, for the shell and for us: \"{key}='...'\""
+        if field is not None and field.holds_records:
+            remedy = f"quote each path as well: \"{key}=[{{weight: 1, path: '...'}}, ...]\""
+        judged.refuse(text, wrong, remedy)
         return
     several = override.is_sweep_override()
     if key in known.groups:

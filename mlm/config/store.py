@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from enum import Enum
 from pathlib import Path
@@ -53,9 +54,17 @@ def save_config(config: Any, path: Path | str) -> None:
     for key, value in flatten(config).items():
         section, _, name = key.rpartition(".")
         target = nested.setdefault(section, {}) if section else nested
-        target[name] = value.name if isinstance(value, Enum) else value
+        target[name] = _as_yaml(value)
     text = yaml.dump(nested, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
     Path(path).write_text(text, encoding="utf-8")
+
+
+def _as_yaml(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, list):
+        return [dataclasses.asdict(v) if dataclasses.is_dataclass(v) else v for v in value]  # type: ignore[arg-type]
+    return value
 
 
 @overload

@@ -11,3 +11,7 @@ class BadData(DataError):
     def __init__(self, where: str, wrong: str, remedy: str):
         self.problem = Problem(where, wrong, remedy)
         super().__init__(str(self.problem))
+
+    def __reduce__(self) -> tuple[type[BadData], tuple[str, str, str]]:
+        # The default would call it with the one sentence; errors of worker processes travel as pickles.
+        return BadData, (self.problem.where, self.problem.wrong, self.problem.remedy)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from mlm.config.schema import DataConfig, TokenizerConfig
 from mlm.data.bad_data import BadData
 from mlm.data.cache import cache_root
-from mlm.data.indexed import IndexedDataset, bin_path, idx_path
-from mlm.data.split import parts_problem, split_dataset, split_problem
-from mlm.data.text import is_text, read_text, text_path
-from mlm.data.tokenizers import BYTE_VOCAB_SIZE, GPT2_VOCAB_SIZE, KINDS
+from mlm.data.dataset_checks import dataset_problems
+from mlm.data.sources import holding_ids, is_text_run
+from mlm.data.split import split_problem
+from mlm.data.text import read_text, text_path
+from mlm.data.tokenizers import FILE_OF_KIND, KINDS
+from mlm.data.tokenizers.configured import vocab_size_of
 from mlm.errors import Problem
 
 # A text up to here is read for its alphabet in milliseconds; the alphabet of a longer one is seen later.
@@ -26,7 +29,7 @@ def problems(
     """Every problem visible without encoding anything; in milliseconds, except that files must answer."""
     return [
         *_tokenizer_problems(data, tokenizer, model_vocab_size),
-        *_data_problems(data, seq_length),
+        *_data_problems(data, tokenizer, seq_length),
         *_cache_problems(data),
     ]
 
@@ -57,27 +60,51 @@ def _tokenizer_problems(
     if kind == "sentencepiece":
         yield from _sentencepiece_problems(data, tokenizer, model_vocab_size)
         return
-    for name, value in (("path", tokenizer.path), ("vocab_size", tokenizer.vocab_size)):
-        if value is not None:
-            yield Problem(
-                f"tokenizer.{name}={value}",
-                f"means nothing to a {kind} tokenizer",
-                "leave it out, or use tokenizer=sentencepiece",
-            )
+    if tokenizer.vocab_size is not None:
+        yield Problem(
+            f"tokenizer.vocab_size={tokenizer.vocab_size}",
+            f"means nothing to a {kind} tokenizer",
+            "leave it out, or use tokenizer=sentencepiece",
+        )
+    if kind in FILE_OF_KIND:
+        yield from _file_problems(tokenizer, model_vocab_size)
+        return
+    if tokenizer.path is not None:
+        with_files = ", ".join(FILE_OF_KIND)
+        yield Problem(
+            f"tokenizer.path={tokenizer.path}",
+            f"means nothing to a {kind} tokenizer",
+            f"leave it out, or name its kind with tokenizer.kind ({with_files})",
+        )
     found: Problem | None = None
-    if kind == "gpt2":
-        found = vocabulary_problem("the gpt2 tokenizer", GPT2_VOCAB_SIZE, model_vocab_size)
-    elif kind == "byte":
-        found = vocabulary_problem("the byte tokenizer", BYTE_VOCAB_SIZE, model_vocab_size)
-    elif _holds_ids(data.path):
+    if kind == "byte":
+        found = vocabulary_problem("the byte tokenizer", vocab_size_of(tokenizer) or 0, model_vocab_size)
+    elif ids := holding_ids(data):
         found = Problem(
             "tokenizer.kind=char",
-            f"takes its alphabet from a text, and data.path={data.path} holds ids",
-            "name the tokenizer that made them: gpt2, byte, or sentencepiece with tokenizer.path",
+            f"takes its alphabet from a text, and {ids} holds ids",
+            "name the tokenizer that made them: gpt2, byte, or another with its file as tokenizer.path",
         )
-    elif is_text(data.path) and _is_quick(text_path(data.path)):
+    elif is_text_run(data) and _is_quick(text_path(data.path)):
         found = _alphabet_problem(text_path(data.path), model_vocab_size)
     if found:
+        yield found
+
+
+def _file_problems(tokenizer: TokenizerConfig, model_vocab_size: int) -> Iterator[Problem]:
+    """Of a kind whose file says how many tokens there are."""
+    kind = tokenizer.kind
+    if tokenizer.path is None and kind != "gpt2":
+        yield Problem(
+            "tokenizer.path=null", f"and a {kind} tokenizer is in a file", f"give {FILE_OF_KIND[kind]}"
+        )
+        return
+    try:
+        size = vocab_size_of(tokenizer)
+    except BadData as error:
+        yield replace(error.problem, where=f"tokenizer.path={tokenizer.path}")
+        return
+    if size is not None and (found := vocabulary_problem(f"the {kind} tokenizer", size, model_vocab_size)):
         yield found
 
 
@@ -85,10 +112,10 @@ def _sentencepiece_problems(
     data: DataConfig, tokenizer: TokenizerConfig, model_vocab_size: int
 ) -> Iterator[Problem]:
     if tokenizer.path is None:
-        if _holds_ids(data.path):
+        if ids := holding_ids(data):
             yield Problem(
                 "tokenizer.path=null",
-                f"asks to train a tokenizer on text, and data.path={data.path} holds ids",
+                f"asks to train a tokenizer on text, and {ids} holds ids",
                 "give the .model file that made them as tokenizer.path",
             )
         if tokenizer.vocab_size is not None:
@@ -119,53 +146,25 @@ def _alphabet_problem(path: Path, model_vocab_size: int) -> Problem | None:
     return vocabulary_problem("the text's alphabet", characters, model_vocab_size)
 
 
-def _data_problems(data: DataConfig, seq_length: int) -> Iterator[Problem]:
+def _data_problems(data: DataConfig, tokenizer: TokenizerConfig, seq_length: int) -> Iterator[Problem]:
     wrong_split = split_problem(data.split)
     if wrong_split:
         yield wrong_split
-    if is_text(data.path):
-        path = text_path(data.path)
-        try:
-            if _is_quick(path):
-                read_text(path)
-            elif not path.is_file():
-                yield Problem(f"data.path={data.path}", "is no file", "check the path")
-        except BadData as error:
-            yield error.problem
+    if not is_text_run(data):
+        yield from dataset_problems(data, tokenizer, seq_length, split_is_sound=wrong_split is None)
         return
-    assert data.path is not None, "no path is the embedded text"
-    prefix = Path(data.path).expanduser().absolute()
-    missing = [file.name for file in (bin_path(prefix), idx_path(prefix)) if not file.is_file()]
-    if missing:
-        yield Problem(f"data.path={data.path}", f"no such dataset ({', '.join(missing)})", _nearby(prefix))
-        return
+    for name in ("reset_positions", "reset_attention"):
+        if getattr(data, name):
+            wrong = "is for documents that are packed together, and a text is one document"
+            yield Problem(f"data.{name}=true", wrong, "leave it out, or train on a .bin/.idx dataset")
+    path = text_path(data.path)
     try:
-        dataset = IndexedDataset(prefix)
+        if _is_quick(path):
+            read_text(path)
+        elif not path.is_file():
+            yield Problem(f"data.path={data.path}", "is no file", "check the path")
     except BadData as error:
         yield error.problem
-        return
-    if not wrong_split:
-        short = parts_problem(split_dataset(dataset, data.split), data.split, seq_length, dataset)
-        if short:
-            yield short
-
-
-def _holds_ids(path: str | None) -> bool:
-    """Whether data.path is a token dataset that exists; of a missing one nothing more can be said."""
-    return path is not None and not is_text(path) and idx_path(Path(path).expanduser()).is_file()
-
-
-def _nearby(prefix: Path) -> str:
-    """What could have been meant: a suffix too many, a .txt too few, or another dataset beside it."""
-    if prefix.suffix in (".bin", ".idx") and idx_path(prefix.with_suffix("")).is_file():
-        return f"leave the {prefix.suffix} out: data.path={prefix.with_suffix('')}"
-    if prefix.is_file():
-        return "a text has to be called .txt; a dataset is named by its PREFIX without .bin or .idx"
-    if prefix.parent.is_dir():
-        others = [path.name[: -len(".idx")] for path in sorted(prefix.parent.glob("*.idx"))]
-        if near := get_close_matches(prefix.name, others, n=1):
-            return f"did you mean {prefix.parent / near[0]}?"
-    return "give the PREFIX of PREFIX.bin and PREFIX.idx, or a .txt file"
 
 
 def _cache_problems(data: DataConfig) -> Iterator[Problem]:

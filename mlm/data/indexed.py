@@ -95,6 +95,13 @@ class IndexedDataset:
             return len(self.tokens)
         return int(self.pointers[sequence]) // self.dtype.itemsize
 
+    def document_starts(self, documents: NDArray[np.int64]) -> NDArray[np.int64]:
+        """document_start of each. Shapes: [n] -> [n]."""
+        sequences = self.document_index[documents]  # [n]
+        inside = np.minimum(sequences, len(self) - 1)
+        starts = self.pointers[inside] // self.dtype.itemsize
+        return np.where(sequences == len(self), len(self.tokens), starts)
+
     def document(self, document: int) -> NDArray[Any]:
         """The ids of one document. Shapes: [length]."""
         return self.tokens[self.document_start(document) : self.document_start(document + 1)]
@@ -232,7 +239,7 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
-        raise BadData(str(path), f"cannot be read ({error.strerror})", "check data.path") from None
+        raise BadData(str(path), f"cannot be read ({error.strerror})", "check the path") from None
 
 
 def _sync_and_close(file: Any) -> None:

@@ -16,12 +16,16 @@ NAMES = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class Part:
-    """One split: tokens [start, stop) of the flat stream, and how many documents they are (part of)."""
+    """One split: tokens [start, stop) of the flat stream, and how many documents they are (part of).
+
+    first_document: number of the first of them; None where the split was not made by documents.
+    """
 
     name: str
     start: int
     stop: int
     documents: int
+    first_document: int | None = None
 
     @property
     def tokens(self) -> int:
@@ -61,23 +65,30 @@ def split_dataset(dataset: IndexedDataset, split: Sequence[float]) -> list[Part]
     if documents == 1:
         ends = [0, *cut(len(dataset.tokens), split)]
         counts = [int(stop > start) for start, stop in pairwise(ends)]
+        firsts: list[int | None] = [None] * len(NAMES)
     else:
         at = [0, *(round(end * documents) for end in shares(split))]
         ends = [dataset.document_start(document) for document in at]
         counts = [stop - start for start, stop in pairwise(at)]
-    return [Part(name, ends[i], ends[i + 1], counts[i]) for i, name in enumerate(NAMES)]
+        firsts = [*at[:-1]]
+    return [Part(name, ends[i], ends[i + 1], counts[i], firsts[i]) for i, name in enumerate(NAMES)]
 
 
 def parts_problem(
-    parts: Sequence[Part], split: Sequence[float], seq_length: int, dataset: IndexedDataset | None = None
+    parts: Sequence[Part],
+    split: Sequence[float],
+    seq_length: int,
+    dataset: IndexedDataset | None = None,
+    of: str = "",
 ) -> Problem | None:
     """The first split that is asked for and has not one sample; test is not read in training.
 
-    Train is always asked for, valid when its share is above zero. dataset: what was split by documents.
+    Train is always asked for, valid when its share is above zero. dataset: what was split by documents;
+    of: its name where there are several.
     """
     for part, share in zip(parts[:2], (1.0, *split[1:2]), strict=False):
         if share > 0 and part.tokens < seq_length + 1:
-            holds = f"leaves {part.documents:,} documents, {part.tokens:,} tokens, to {part.name}"
+            holds = f"leaves {part.documents:,} documents, {part.tokens:,} tokens, to {part.name}{of}"
             if part.tokens:
                 holds += f", and one sample takes {seq_length + 1:,}"
             return Problem(f"data.split={_show(split)}", holds, _remedy(parts, seq_length, dataset))

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlm.config.schema import TrainConfig
+from mlm.data.blend import Blend
 from mlm.data.checks import QUICK_TEXT_BYTES
 from mlm.data.indexed import IndexedDataset
 from mlm.data.samples import samples_per_epoch
+from mlm.data.sources import is_text_run, named_datasets
 from mlm.data.split import cut, split_dataset
-from mlm.data.text import is_text, read_text, text_path
+from mlm.data.text import read_text, text_path
 from mlm.errors import Problem
 from mlm.launch.fit import gib
 from mlm.launch.machine import Machine
@@ -110,8 +112,8 @@ def _run_rows(config: TrainConfig, launch: Launch) -> list[tuple[str, str]]:
     files = "config.yaml overrides.txt environment.json data.json metrics.jsonl train.log summary.json"
     return [
         ("steps", f"{config.train.steps:,}, {samples * config.model.seq_length:,} tokens"),
-        ("data", f"{config.data.name}: {config.data.path or 'the text shipped with mlm'}"),
-        ("epochs", _epochs(config, samples)),
+        ("data", f"{config.data.name}: {_data(config)}"),
+        *_epoch_rows(config, samples),
         ("tokenizer", config.tokenizer.kind),
         ("precision", config.precision.name if config.precision.name != "auto" else _auto_precision(launch)),
         ("writes", f"{launch.run_dir}: {files}{' checkpoints/' if config.train.save else ''}"),
@@ -122,23 +124,47 @@ def _auto_precision(launch: Launch) -> str:
     return f"{launch.precision} on {launch.device} here (auto: bf16 where the accelerator has it, else fp32)"
 
 
-def _epochs(config: TrainConfig, samples: int) -> str:
-    seq_length = config.model.seq_length
-    if not is_text(config.data.path):
-        assert config.data.path is not None, "no path is the embedded text"
-        tokens = split_dataset(IndexedDataset(config.data.path), config.data.split)[0].tokens
-    else:
-        path = text_path(config.data.path)
-        if path.stat().st_size > QUICK_TEXT_BYTES:
-            return "known once the text is encoded"
-        text = read_text(path)
-        training = text[: cut(len(text), config.data.split)[0]]
-        match config.tokenizer.kind:
-            case "char":
-                tokens = len(training)
-            case "byte":
-                tokens = len(training.encode())
-            case _:
-                return f"known once the text is encoded: {len(training):,} characters for training"
+def _data(config: TrainConfig) -> str:
+    if config.data.blend is not None:
+        return f"{len(config.data.blend)} datasets by weight"
+    return config.data.path or "the text shipped with mlm"
+
+
+def _epoch_rows(config: TrainConfig, samples: int) -> list[tuple[str, str]]:
+    if is_text_run(config.data):
+        return [("epochs", _epochs_of_text(config, samples))]
+    named = named_datasets(config.data)
+    blend = Blend([dataset.weight for dataset in named])
+    rows = []
+    for dataset, weight, taken in zip(named, blend.weights, blend.counts(samples), strict=True):
+        tokens = split_dataset(IndexedDataset(dataset.prefix), config.data.split)[0].tokens
+        if not weight:
+            rows.append((f"epochs, {dataset.name}", "weight 0: not read"))
+            continue
+        epochs = _epochs(tokens, taken, config.model.seq_length)
+        if config.data.blend is None:
+            rows.append(("epochs", epochs))
+        else:
+            rows.append((f"epochs, {dataset.name}", f"{epochs}; weight {weight:.4g}, {taken:,} samples"))
+    return rows
+
+
+def _epochs(tokens: int, samples: int, seq_length: int) -> str:
     each = samples_per_epoch(tokens, seq_length)
     return f"{samples / each:,.2f}, each {each:,} samples of {tokens:,} training tokens"
+
+
+def _epochs_of_text(config: TrainConfig, samples: int) -> str:
+    path = text_path(config.data.path)
+    if path.stat().st_size > QUICK_TEXT_BYTES:
+        return "known once the text is encoded"
+    text = read_text(path)
+    training = text[: cut(len(text), config.data.split)[0]]
+    match config.tokenizer.kind:
+        case "char":
+            tokens = len(training)
+        case "byte":
+            tokens = len(training.encode())
+        case _:
+            return f"known once the text is encoded: {len(training):,} characters for training"
+    return _epochs(tokens, samples, config.model.seq_length)

@@ -36,6 +36,7 @@ def _file_problems(config: TrainConfig) -> list[Problem]:
 def _prepare(config: TrainConfig, launch: Launch, say: Say) -> tuple[Path, TrainConfig]:
     """Raises ConfigError or DataError."""
     from mlm.data.prepare import prepare_data
+    from mlm.data.tokenizers import keep_tokenizer
 
     model, evaluation = config.model, config.eval
     # Found once, so that every worker on every machine reads the same files.
@@ -43,6 +44,7 @@ def _prepare(config: TrainConfig, launch: Launch, say: Say) -> tuple[Path, Train
     config = replace(config, eval=replace(evaluation, task_paths=paths))
     data = prepare_data(config.data, config.tokenizer, model.vocab_size, model.seq_length, say)
     run_dir = rundir.create(launch.run_dir, given=config.run_dir is not None)
+    data = replace(data, tokenizer=keep_tokenizer(data.tokenizer, run_dir))
     (run_dir / "data.json").write_text(data.to_json())
     return run_dir, resolved(
         config,

@@ -19,7 +19,9 @@ class SelfAttention(nn.Module):
     output projection B is split by rows, so that g sums the heads' contributions: one all-reduce forward,
     one (f) backward.
 
-    Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks.
+    first_key: position of the first key that each query attends to, where it is not 0.
+
+    Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks; first_key [batch, seq].
     Parameters: qkv weight [3*hidden/tp, hidden] and bias, projection weight [hidden, hidden/tp] and bias.
     """
 
@@ -50,21 +52,35 @@ class SelfAttention(nn.Module):
             hidden_size, hidden_size, tp=tp, init_std=projection_init_std, bias=bias, dtype=dtype
         )
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, first_key: Tensor | None = None) -> Tensor:
         batch, seq, _ = x.shape
         qkv = self.qkv(x)  # [batch, seq, heads/tp * 3 * head_dim]
         qkv = qkv.view(batch, seq, -1, 3, self.head_dim)  # [batch, seq, heads/tp, 3, head_dim]
         q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # 3 x [batch, heads/tp, seq, head_dim]
-        y = self._attend(q, k, v)  # [batch, heads/tp, seq, head_dim]
+        y = self._attend(q, k, v, first_key)  # [batch, heads/tp, seq, head_dim]
         return self.projection(y.transpose(1, 2).reshape(batch, seq, -1))
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, first_key: Tensor | None) -> Tensor:
         # scaled_dot_product_attention drops by the argument alone, in eval mode too.
         dropout = self.dropout if self.training else 0.0
         if dropout > 0.0:
             # These probabilities exist on this rank only: its own random numbers.
             with self.rng.tensor_parallel_region():
-                return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+                return fused_causal_attention(q, k, v, first_key, dropout)
         if q.device.type == "cpu":
-            return blocked_causal_attention(q, k, v)
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return blocked_causal_attention(q, k, v, first_key)
+        return fused_causal_attention(q, k, v, first_key)
+
+
+def fused_causal_attention(
+    q: Tensor, k: Tensor, v: Tensor, first_key: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """torch's own attention, in which query i sees the keys first_key[i] to i.
+
+    Shapes: q, k, v [batch, heads, seq, head_dim] -> the same; first_key [batch, seq].
+    """
+    if first_key is None:
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
+    position = torch.arange(q.shape[2], device=q.device)
+    seen = (position <= position[:, None]) & (position >= first_key[:, :, None])  # [batch, seq, seq]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None], dropout_p=dropout)

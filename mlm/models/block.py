@@ -17,7 +17,8 @@ class Block(nn.Module):
     communicates only inside attention and MLP, twice forward and twice backward.
 
     Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks; with at [n], numbers of
-    positions in the flattened [batch * seq], [n, hidden]: only these go through the MLP.
+    positions in the flattened [batch * seq], [n, hidden]: only these go through the MLP. first_key
+    [batch, seq]: as in SelfAttention.
     """
 
     def __init__(
@@ -35,8 +36,9 @@ class Block(nn.Module):
         self.mlp = mlp
         self.dropout = dropout
 
-    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
-        x = x + F.dropout(self.attention(self.attention_norm(x)), self.dropout, self.training)
+    def forward(self, x: Tensor, at: Tensor | None = None, first_key: Tensor | None = None) -> Tensor:
+        attended = self.attention(self.attention_norm(x), first_key)
+        x = x + F.dropout(attended, self.dropout, self.training)
         if at is not None:
             x = x.flatten(0, 1)[at]  # [n, hidden]
         return x + F.dropout(self.mlp(self.mlp_norm(x)), self.dropout, self.training)

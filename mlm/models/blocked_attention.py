@@ -13,18 +13,20 @@ from torch import Tensor
 BLOCK = 128
 
 
-def blocked_causal_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def blocked_causal_attention(q: Tensor, k: Tensor, v: Tensor, first_key: Tensor | None = None) -> Tensor:
     """softmax(q k^T / sqrt(head_dim) + causal mask) v, the value of scaled_dot_product_attention.
 
-    Shapes: q, k, v [batch, heads, seq, head_dim] -> the same. Keeps the probabilities for the backward,
-    batch * heads * seq^2 / 2 elements: cheap at the lengths a CPU trains on.
+    first_key: query i sees the keys first_key[i] to i; None: from 0.
+
+    Shapes: q, k, v [batch, heads, seq, head_dim] -> the same; first_key [batch, seq]. Keeps the
+    probabilities for the backward, batch * heads * seq^2 / 2 elements: cheap at the lengths a CPU trains on.
     """
-    return _BlockedCausalAttention.apply(q, k, v)
+    return _BlockedCausalAttention.apply(q, k, v, first_key)
 
 
 class _BlockedCausalAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, first_key: Tensor | None) -> Tensor:
         shape = q.shape
         scale = 1.0 / math.sqrt(shape[-1])
         q, k, v = (t.reshape(-1, *shape[-2:]) for t in (q * scale, k, v))  # [batch*heads, seq, head_dim]
@@ -35,6 +37,10 @@ class _BlockedCausalAttention(torch.autograd.Function):
             end = min(start + BLOCK, seq)
             scores = torch.bmm(q[:, start:end], k[:, :end].transpose(1, 2))  # [batch*heads, block, end]
             scores[:, :, start:] += _above_diagonal(end - start, scores)
+            if first_key is not None:
+                before = torch.arange(end) < first_key[:, start:end, None]  # [batch, block, end]
+                # A view: heads of a sample have the same documents.
+                scores.view(shape[0], shape[1], -1, end).masked_fill_(before[:, None], float("-inf"))
             probabilities = torch.softmax(scores, dim=-1)
             out[:, start:end] = torch.bmm(probabilities, v[:, :end])
             saved.append(probabilities)
@@ -43,7 +49,7 @@ class _BlockedCausalAttention(torch.autograd.Function):
         return out.view(shape)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         q, k, v, *saved = ctx.saved_tensors
         grad = grad.reshape(q.shape)
         grad_q, grad_k, grad_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
@@ -56,7 +62,7 @@ class _BlockedCausalAttention(torch.autograd.Function):
             grad_s = torch.ops.aten._softmax_backward_data(grad_p, probabilities, -1, probabilities.dtype)
             grad_q[:, start:end] = torch.bmm(grad_s, k[:, :end])
             grad_k[:, :end].baddbmm_(grad_s.transpose(1, 2), q[:, start:end])
-        return (grad_q * ctx.scale).view(ctx.shape), grad_k.view(ctx.shape), grad_v.view(ctx.shape)
+        return (grad_q * ctx.scale).view(ctx.shape), grad_k.view(ctx.shape), grad_v.view(ctx.shape), None
 
 
 def _above_diagonal(size: int, like: Tensor) -> Tensor:

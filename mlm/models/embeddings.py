@@ -15,9 +15,9 @@ from mlm.parallel.scoring import linear_scores
 
 
 class Embedding(nn.Module):
-    """Dropout(word[ids] + position[0..seq-1]).
+    """Dropout(word[ids] + position[positions]), positions being 0 to seq - 1 unless they are given.
 
-    Shapes: ids [batch, seq] -> [batch, seq, hidden], equal on all tp ranks.
+    Shapes: ids, positions [batch, seq] -> [batch, seq, hidden], equal on all tp ranks.
     """
 
     def __init__(self, word: VocabParallelEmbedding, position: PositionEmbedding, dropout: float):
@@ -26,8 +26,9 @@ class Embedding(nn.Module):
         self.position = position
         self.dropout = dropout
 
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.word(ids) + self.position(ids.shape[1])
+    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        at = self.position(ids.shape[1]) if positions is None else self.position.at(positions)
+        x = self.word(ids) + at
         return F.dropout(x, self.dropout, self.training)
 
 

@@ -21,7 +21,9 @@ class Gpt2(nn.Module):
     """Embeddings, num_layers pre-LayerNorm blocks, a final LayerNorm, an output layer.
 
     Shapes: ids [batch, seq] -> logits [batch, seq, padded_vocab/tp], or with targets and token_weights
-    [batch, seq] the scalar sum of token_weight * nll in nats, equal on all tp ranks.
+    [batch, seq] the scalar sum of token_weight * nll in nats, equal on all tp ranks. Of several documents
+    packed into one sample, positions [batch, seq] are those inside the documents (None: 0 to seq - 1), and
+    first_key [batch, seq] is the first position that each one attends to (None: 0).
     """
 
     def __init__(
@@ -98,14 +100,25 @@ class Gpt2(nn.Module):
         )
 
     def forward(
-        self, ids: Tensor, targets: Tensor | None = None, token_weights: Tensor | None = None
+        self,
+        ids: Tensor,
+        targets: Tensor | None = None,
+        token_weights: Tensor | None = None,
+        positions: Tensor | None = None,
+        first_key: Tensor | None = None,
     ) -> Tensor:
-        x = self.hidden_states(ids)
+        x = self.hidden_states(ids, positions=positions, first_key=first_key)
         if targets is None or token_weights is None:
             return self.head(x)
         return self.head.loss(x, targets, token_weights)
 
-    def hidden_states(self, ids: Tensor, at: Tensor | None = None) -> Tensor:
+    def hidden_states(
+        self,
+        ids: Tensor,
+        at: Tensor | None = None,
+        positions: Tensor | None = None,
+        first_key: Tensor | None = None,
+    ) -> Tensor:
         """What the output layer reads, of all positions or only of those that a caller needs.
 
         at: numbers of positions in the flattened [batch * seq]. The last layer's MLP, behind which positions
@@ -114,8 +127,8 @@ class Gpt2(nn.Module):
         Shapes: ids [batch, seq] -> [batch, seq, hidden], or with at [n] -> [n, hidden]; equal on all tp
         ranks.
         """
-        x = self.embedding(ids)  # [batch, seq, hidden]
+        x = self.embedding(ids, positions)  # [batch, seq, hidden]
         *most, last = self.layers
         for layer in most:
-            x = layer(x)
-        return self.final_norm(last(x, at))
+            x = layer(x, first_key=first_key)
+        return self.final_norm(last(x, at, first_key))

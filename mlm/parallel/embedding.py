@@ -79,5 +79,9 @@ class PositionEmbedding(DeclaringModule):
     def forward(self, seq: int) -> Tensor:
         return self.weight[:seq]
 
+    def at(self, positions: Tensor) -> Tensor:
+        """The vectors of given positions. Shapes: [batch, seq] -> [batch, seq, hidden]."""
+        return F.embedding(positions, self.weight)
+
     def extra_repr(self) -> str:
         return f"weight={list(self.weight.shape)}"

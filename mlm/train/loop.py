@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from mlm.data.reading import prompt_ids
 from mlm.errors import TrainError
 from mlm.optim.schedule import learning_rate
 from mlm.parallel.device import peak_memory_bytes
@@ -19,11 +21,12 @@ from mlm.train.evaluation import Evaluations
 from mlm.train.log import logger
 from mlm.train.loggers import Metrics
 from mlm.train.metrics import Speed, StepRecord, Window, readable_flops, readable_time
+from mlm.train.packing import Packing
 from mlm.train.progress import ProgressDisplay
 from mlm.train.report import baselines, startup_table
 from mlm.train.setup import Run
 from mlm.train.step import train_step
-from mlm.train.validate import ValidationResult, validate
+from mlm.train.validate import ValidationResult, validate_all
 
 SAMPLE_TEMPERATURE = 0.8
 """Of the sample at the end: a little below 1, where a small model's text reads best."""
@@ -58,15 +61,17 @@ def train(run: Run, started: float) -> None:
                 warmup_steps=config.optim.warmup_steps,
                 decay_steps=config.optim.decay_steps or config.train.steps,
             )
+            micro_batches, packing = _micro_batches(run, step)
             share, norm = train_step(
                 run.replica,
                 run.optimizer,
-                _micro_batches(run, step),
+                micro_batches,
                 lr=lr,
                 clip_grad_norm=config.optim.clip_grad_norm,
                 global_batch_tokens=run.tokens_per_step,
                 mesh=run.mesh,
                 autocast=run.autocast,
+                packing=packing,
             )
             window.add(step, lr, share, norm)
             display.advance(step)
@@ -105,8 +110,8 @@ def train(run: Run, started: float) -> None:
         _finish(run, last, final, evaluated, speeds, started, first_step_after, checkpoint, text)
 
 
-def _micro_batches(run: Run, step: int) -> list[Tensor]:
-    """This dp rank's samples of one step, ids [micro_batch, seq + 1] each.
+def _micro_batches(run: Run, step: int) -> tuple[list[Tensor], list[Packing] | None]:
+    """This dp rank's samples of one step, ids [micro_batch, seq + 1] each, and the documents in them.
 
     Sample numbers of step k are (k - 1) * global_batch_size onwards, dealt to dp ranks in runs: which
     samples make a step does not depend on dp or the micro batch.
@@ -114,8 +119,21 @@ def _micro_batches(run: Run, step: int) -> list[Tensor]:
     batch, micro = run.config.train.global_batch_size, run.config.train.micro_batch_size
     mine = batch // run.mesh.dp.size
     first = (step - 1) * batch + run.mesh.dp.rank * mine
-    ids = run.train.batch(np.arange(first, first + mine))  # [mine, seq + 1]
-    return list(torch.from_numpy(ids).to(run.device, non_blocking=True).split(micro))
+    numbers = np.arange(first, first + mine)
+    if not run.resets_at_documents:
+        ids = run.train.batch(numbers)  # [mine, seq + 1]
+        return _split(run, ids, micro), None
+    ids, starts = run.train.packed(numbers)
+    data = run.config.data
+    packing = [
+        Packing.of(part, reset_positions=data.reset_positions, reset_attention=data.reset_attention)
+        for part in _split(run, starts, micro)
+    ]
+    return _split(run, ids, micro), packing
+
+
+def _split(run: Run, values: NDArray[np.int64], micro: int) -> list[Tensor]:
+    return list(torch.from_numpy(values).to(run.device, non_blocking=True).split(micro))
 
 
 def _write_step(metrics: Metrics, run: Run, record: StepRecord, speed: Speed) -> None:
@@ -143,9 +161,9 @@ def _check_finite(records: list[StepRecord]) -> None:
 
 
 def _validate(run: Run, metrics: Metrics, step: int, samples: int | None) -> ValidationResult | None:
-    if run.valid is None:
+    if not run.valid:
         return None
-    result = validate(
+    result = validate_all(
         run.model,
         run.valid,
         samples=samples,
@@ -153,10 +171,14 @@ def _validate(run: Run, metrics: Metrics, step: int, samples: int | None) -> Val
         mesh=run.mesh,
         device=run.device,
         autocast=run.autocast,
+        reset_positions=run.config.data.reset_positions,
+        reset_attention=run.config.data.reset_attention,
     )
-    values: dict[str, Any] = {"loss": result.loss, "tokens": result.tokens, "nll": result.nll}
-    metrics.write("valid", step, values)
-    logger.info(f"step {step:>6}  validation loss {result.loss:.4f} nats/token ({result.tokens:,} tokens)")
+    metrics.write("valid", step, result.values())
+    by_dataset = "".join(f", {name} {part.loss:.4f}" for name, _, part in result.parts)
+    logger.info(
+        f"step {step:>6}  validation loss {result.loss:.4f} nats/token ({result.tokens:,} tokens){by_dataset}"
+    )
     return result
 
 
@@ -175,9 +197,7 @@ def _sample_text(run: Run) -> str:
     from mlm.generate.sample import sample
 
     tokenizer = load_tokenizer(run.data.tokenizer, run.run_dir)
-    start = run.data.ranges["train" if run.valid is None else "valid"][0]
-    windows = run.valid or run.train
-    prompt = torch.from_numpy(windows.tokens[start : start + 8].astype(np.int64)).to(run.device)
+    prompt = torch.from_numpy(prompt_ids(run.data)).to(run.device)
     with run.autocast():
         ids = sample(
             run.model,
@@ -225,6 +245,7 @@ def _finish(
         "valid_loss": final.loss if final else None,
         "valid_tokens": final.tokens if final else None,
         "valid_nats_per_character": per_character,
+        "samples_by_dataset": _samples_by_dataset(run, last.step),
         "eval": evaluated,
         "median_speed": asdict(speed) if speed else None,
         "flops_per_step": run.flops_per_step,
@@ -236,6 +257,12 @@ def _finish(
     }
     (run.run_dir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     logger.info(f"finished {last.step:,} steps in {readable_time(elapsed)}; everything is in {run.run_dir}")
+
+
+def _samples_by_dataset(run: Run, steps: int) -> dict[str, int]:
+    """Training samples that each dataset has given."""
+    counts = run.data.consumed(steps * run.config.train.global_batch_size)
+    return {dataset.name: count for dataset, count in zip(run.data.datasets, counts, strict=True)}
 
 
 def _nats_per_character(run: Run, final: ValidationResult | None) -> float | None:

@@ -26,6 +26,7 @@ def startup_table(run: Run) -> None:
     for name, value in rows:
         table.add_row(name, value)
     logger.info(_rendered(table))
+    warn_of_repetition(run)
 
 
 def baselines(run: Run, final: ValidationResult, per_character: float | None) -> None:
@@ -102,20 +103,26 @@ def _batch_rows(run: Run) -> list[tuple[str, str]]:
 def _data_rows(run: Run) -> list[tuple[str, str]]:
     data, config = run.data, run.config
     samples = config.train.steps * config.train.global_batch_size
-    epochs = samples / run.train.samples_per_epoch
     rows = [
         (
             "data",
-            f"{data.source}: {data.tokens['train']:,} training, {data.tokens['valid']:,} validation tokens, "
-            f"tokenizer {data.tokenizer['kind']}",
+            f"{data.source}: {_documents(data.documents['train'])}{data.tokens['train']:,} training, "
+            f"{data.tokens['valid']:,} validation tokens, tokenizer {data.tokenizer['kind']}",
         ),
         (
             "epochs",
-            f"{config.train.steps:,} steps are {samples:,} samples, {epochs:,.1f} epochs of "
-            f"{run.train.samples_per_epoch:,}",
+            f"{config.train.steps:,} steps are {samples:,} samples, {samples / data.samples_per_epoch:,.1f} "
+            f"epochs of {data.samples_per_epoch:,}",
         ),
-        ("ln(V)", f"{data.ln_vocab:.4f} nats per token, a model that knows nothing"),
     ]
+    if len(data.datasets) > 1:
+        # Epochs of a blend differ by dataset.
+        rows[-1] = ("samples", f"{config.train.steps:,} steps are {samples:,} samples, by weight:")
+        rows += _blend_rows(run, samples)
+    if run.resets_at_documents:
+        resets = [name for name in ("positions", "attention") if getattr(config.data, f"reset_{name}")]
+        rows.append(("documents", f"{' and '.join(resets)} begin anew at each document"))
+    rows.append(("ln(V)", f"{data.ln_vocab:.4f} nats per token, a model that knows nothing"))
     if data.entropies:
         e = data.entropies
         rows.append(
@@ -126,6 +133,42 @@ def _data_rows(run: Run) -> list[tuple[str, str]]:
             )
         )
     return rows
+
+
+def _blend_rows(run: Run, samples: int) -> list[tuple[str, str]]:
+    rows = []
+    for dataset, taken in zip(run.data.datasets, run.data.consumed(samples), strict=True):
+        if not dataset.weight:
+            rows.append((f"  {dataset.name}", "weight 0: not read"))
+            continue
+        epoch = dataset.samples_per_epoch(run.config.model.seq_length)
+        rows.append(
+            (
+                f"  {dataset.name}",
+                f"{dataset.weight:.4g}: {taken:,} samples, {taken / epoch:,.2f} epochs of {epoch:,} "
+                f"({_documents(dataset.documents['train'])}{dataset.tokens['train']:,} training tokens)",
+            )
+        )
+    return rows
+
+
+def warn_of_repetition(run: Run) -> None:
+    """Say which datasets of a blend are gone through more than once; of a single one the table tells."""
+    samples = run.config.train.steps * run.config.train.global_batch_size
+    if len(run.data.datasets) == 1:
+        return
+    for dataset, taken in zip(run.data.datasets, run.data.consumed(samples), strict=True):
+        epoch = dataset.samples_per_epoch(run.config.model.seq_length)
+        if taken > epoch:
+            logger.warning(
+                f"{dataset.name} has {epoch:,} samples and gives {taken:,}: it is repeated "
+                f"{taken / epoch:,.1f} times; lower its weight or train.steps if that is not meant"
+            )
+
+
+def _documents(number: int) -> str:
+    """A text is one document, which goes without saying."""
+    return f"{number:,} documents, " if number > 1 else ""
 
 
 def _short(groups: list[list[int]]) -> str:

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from mlm.config.schema import TrainConfig
-from mlm.data.indexed import IndexedDataset
 from mlm.data.prepared import PreparedData
-from mlm.data.samples import TokenWindows, ValidationWindows
+from mlm.data.reading import ValidationSet, training_samples, validation_sets
+from mlm.data.samples import Samples
 from mlm.models.registry import build_model
 from mlm.optim.adamw import AdamW, ParameterGroup, parameter_groups
 from mlm.parallel.data_parallel import replicate
@@ -41,8 +41,9 @@ class Run:
     replica: nn.Module
     groups: list[ParameterGroup]
     optimizer: AdamW
-    train: TokenWindows
-    valid: ValidationWindows | None
+    train: Samples
+    valid: list[ValidationSet]
+    """The validation splits; none where nothing is held out."""
     autocast: Callable[[], AbstractContextManager[object]]
     flops_per_step: int
     peak_flops: float | None
@@ -52,6 +53,11 @@ class Run:
     def is_first(self) -> bool:
         """Whether this rank speaks and writes for the job."""
         return self.mesh.rank == 0
+
+    @property
+    def resets_at_documents(self) -> bool:
+        """Whether the model has to know where documents begin in its samples."""
+        return self.config.data.reset_positions or self.config.data.reset_attention
 
     @property
     def tokens_per_step(self) -> int:
@@ -89,8 +95,7 @@ def set_up(config: TrainConfig) -> Run:
     optimizer = AdamW(groups, beta1=config.optim.beta1, beta2=config.optim.beta2, eps=config.optim.eps)
 
     data = PreparedData.from_json((run_dir / "data.json").read_text(encoding="utf-8"))
-    tokens = IndexedDataset(data.prefix).tokens
-    seq = config.model.seq_length
+    packed = config.data.reset_positions or config.data.reset_attention
     name = device_name(device)
     peak = peak_tflops(name, config.precision.name)
     return Run(
@@ -105,8 +110,10 @@ def set_up(config: TrainConfig) -> Run:
         replica=replicate(model, mesh.dp, config.parallel.ddp_bucket_mb),
         groups=groups,
         optimizer=optimizer,
-        train=TokenWindows(tokens, *data.ranges["train"], seq, config.seed),
-        valid=ValidationWindows(tokens, *data.ranges["valid"], seq) if data.valid_samples else None,
+        train=training_samples(
+            data, config.seed, shuffle_documents=config.data.shuffle_documents, packed=packed
+        ),
+        valid=validation_sets(data, packed=packed),
         autocast=autocast_for(config.precision.name, device),
         flops_per_step=model_flops_per_step(config.model, config.train.global_batch_size),
         peak_flops=None if peak is None else peak * 1e12,

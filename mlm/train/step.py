@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -12,6 +12,7 @@ from mlm.optim.adamw import AdamW
 from mlm.parallel.data_parallel import accumulate_only
 from mlm.parallel.grads import clip_by_norm_, global_grad_norm
 from mlm.parallel.mesh import Mesh
+from mlm.train.packing import WHOLE, Packing
 
 
 def train_step(
@@ -24,6 +25,7 @@ def train_step(
     global_batch_tokens: int,
     mesh: Mesh,
     autocast: Callable[[], AbstractContextManager[object]],
+    packing: Sequence[Packing] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Forward, backward, clip and update; returns (this rank's share of the loss, gradient norm).
 
@@ -33,7 +35,7 @@ def train_step(
     gradient's, before clipping.
 
     micro_batches: ids [micro_batch, seq + 1], each a forward and backward pass; gradients travel over dp
-    during the last one only.
+    during the last one only. packing: the documents in each; None: every sample is one stretch of text.
     """
     optimizer.zero_grad()
     # DDP averages gradients over dp; the loss is a sum over it.
@@ -44,7 +46,8 @@ def train_step(
         token_weights = torch.full(targets.shape, weight, dtype=torch.float64, device=ids.device)
         with accumulate_only(model, last_micro_batch=index == len(micro_batches) - 1):
             with autocast():
-                loss = model(inputs, targets, token_weights)
+                documents = WHOLE if packing is None else packing[index]
+                loss = model(inputs, targets, token_weights, documents.positions, documents.first_key)
             loss.backward()
         part = loss.detach() / mesh.dp.size
         share = part if share is None else share + part

@@ -33,11 +33,9 @@ def write_run(run_dir: Path, tp: int) -> dict[str, torch.Tensor]:
         data = PreparedData(
             source="a test",
             embedded=False,
-            prefix="nowhere",
+            datasets=(),
             tokenizer=CharTokenizer(ALPHABET).describe(),
             seq_length=TINY.seq_length,
-            ranges={"train": (0, 1), "valid": (1, 1), "test": (1, 1)},
-            documents={"train": 1, "valid": 0, "test": 0},
             fingerprint="",
             ln_vocab=0.0,
         )

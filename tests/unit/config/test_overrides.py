@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mlm.config.compose import compose, nearest
+from mlm.config.schema import BlendPart
 from mlm.errors import ConfigError, Problem
 
 
@@ -31,7 +32,7 @@ def only(*overrides: str) -> Problem:
         ("xyzzy=1", "--help"),
         ("model=gpt2_tinny", "model=gpt2_tiny"),
         ("precision=fp16", "fp32"),
-        ("tokenizer=zzz", "byte, char, gpt2, sentencepiece"),
+        ("tokenizer=zzz", "byte, char, gpt2, hf, sentencepiece, wordpiece"),
         ("+tp=2", "drop the +: tp=2"),
         ("++optim.lr=1", "drop the ++: optim.lr=1"),
         ("+experiment=quickstart", "drop the +: experiment=quickstart"),
@@ -72,3 +73,45 @@ def test_a_key_given_twice_is_refused(pair: tuple[str, str]) -> None:
 def test_nearest_prefers_the_one_obvious_name_and_offers_nothing_far_away() -> None:
     assert nearest("gpt2_tinny", ["gpt2_tiny", "gpt2_8b", "gpt2_small_cpu"]) == ["gpt2_tiny"]
     assert nearest("zzz", ["gpt2_tiny", "gpt2_8b"]) == []
+
+
+BLEND = "data.blend=[{weight: 0.3, path: a/b}, {weight: 7, path: '/c d'}]"
+
+
+def test_a_list_of_mappings_is_typed_as_one_quoted_word(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    blend = compose(["data=blend", BLEND]).data.blend
+    assert blend == [
+        BlendPart(weight=0.3, path=str(tmp_path / "a/b")),
+        BlendPart(weight=7.0, path="/c d"),
+    ]
+
+
+def test_a_list_of_mappings_is_read_from_a_file(tmp_path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.yaml").write_text(
+        "name: mine\npath: null\nsplit: [1]\nblend:\n  - {weight: 1e-3, path: /a}\n  - weight: 2\n    path: /b\n"
+    )
+    blend = compose(["data=mine"], [tmp_path]).data.blend
+    assert blend == [BlendPart(weight=0.001, path="/a"), BlendPart(weight=2.0, path="/b")]
+
+
+@pytest.mark.parametrize(
+    ("typed", "wrong"),
+    [
+        ("[{weight: x, path: a}]", "has an element whose weight=x is not a number"),
+        ("[{weight: null, path: a}]", "has an element whose weight=null may not be null"),
+        ("[{weight: 1, path: 7}]", "has an element whose path=7 is not text"),
+        ("[{weigth: 1, path: a}]", "has an element with the unknown entry weigth"),
+        ("[{weight: 1}]", "has an element with no path"),
+        ("[a, b]", "has the element a, which is no mapping"),
+        ("{weight: 1, path: a}", "is not a list"),
+        ("0.3 a 0.7 b", "is not a list"),
+        ("[{weight: 1, path: ~/b}]", "cannot be read"),
+    ],
+)
+def test_a_list_of_mappings_that_is_not_right_is_refused_once_with_its_shape(typed: str, wrong: str) -> None:
+    problem = only("data=blend", f"data.blend={typed}")
+    assert problem.wrong.startswith(wrong)
+    assert "weight" in problem.remedy.lower()
+    assert "path" in problem.remedy.lower()

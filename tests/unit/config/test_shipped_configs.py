@@ -35,8 +35,8 @@ SHAPES = {
 
 def test_the_groups_and_their_options_are_these() -> None:
     assert {name: [o.name for o in group.options] for name, group in GROUPS.items()} == {
-        "tokenizer": ["byte", "char", "gpt2", "sentencepiece"],
-        "data": ["indexed", "shakespeare"],
+        "tokenizer": ["byte", "char", "gpt2", "hf", "sentencepiece", "wordpiece"],
+        "data": ["blend", "indexed", "shakespeare"],
         "optim": ["megatron_gpt2"],
         "precision": ["auto", "bf16", "fp32"],
         "parallel": ["default"],
@@ -125,8 +125,8 @@ def test_both_experiments_run_at_tp_1_and_2(tp: int) -> None:
 @pytest.mark.parametrize("group", ["tokenizer", "precision", "launch", "logger", "data"])
 def test_every_other_option_composes(group: str) -> None:
     for option in GROUPS[group].options:
-        extra = ["data.path=/x"] if option.name == "indexed" else []
-        assert check(compose([f"{group}={option.name}", *extra])) == []
+        needs = {"indexed": ["data.path=/x"], "blend": ["data.blend=[{weight: 1, path: /x}]"]}
+        assert check(compose([f"{group}={option.name}", *needs.get(option.name, [])])) == []
 
 
 def test_the_launch_modes_and_kinds_are_those_of_their_files() -> None:

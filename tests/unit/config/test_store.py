@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from mlm.config.compose import compose, load_config, save_config
 from mlm.config.fields import assemble, flatten, schema_fields
-from mlm.config.schema import Gelu, TrainConfig
+from mlm.config.schema import BlendPart, Gelu, TrainConfig
 from mlm.errors import ConfigError
 
 TINY = compose(["model=gpt2_tiny"])
@@ -25,6 +25,7 @@ VALUES = {
     Gelu: st.sampled_from(Gelu),
     list[float]: st.lists(st.floats(allow_nan=False), max_size=4),
     list[str]: st.lists(TEXT, max_size=3),
+    list[BlendPart]: st.lists(st.builds(BlendPart, weight=st.floats(allow_nan=False), path=TEXT), max_size=3),
     dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
 }
 

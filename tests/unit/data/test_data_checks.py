@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from mlm.config.schema import DataConfig, TokenizerConfig
+from mlm.config.schema import BlendPart, DataConfig, TokenizerConfig
 from mlm.data.checks import problems
+from mlm.data.metadata import write_metadata
+from mlm.data.tokenizers import ByteTokenizer, parse_tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +60,13 @@ def test_a_mistyped_tokenizer_is_answered_with_the_nearest(typed: str, meant: st
 @pytest.mark.parametrize(
     ("tokenizer", "message"),
     [
-        ({"kind": "gpt2", "path": "x.model"}, "tokenizer.path=x.model means nothing to a gpt2 tokenizer"),
+        ({"kind": "byte", "path": "x.model"}, "tokenizer.path=x.model means nothing to a byte tokenizer"),
+        ({"kind": "gpt2", "path": "/no"}, "tokenizer.path=/no holds no vocab.json and no merges.txt"),
+        ({"kind": "hf", "path": "/no.json"}, "tokenizer.path=/no.json cannot be read (No such file"),
+        ({"kind": "wordpiece", "path": "/no.txt"}, "tokenizer.path=/no.txt cannot be read (No such file"),
+        ({"kind": "hf"}, "a hf tokenizer is in a file: give a tokenizer.json"),
+        ({"kind": "wordpiece"}, "a wordpiece tokenizer is in a file: give BERT's vocab.txt"),
+        ({"kind": "hf", "vocab_size": 9, "path": "/no"}, "tokenizer.vocab_size=9 means nothing to a hf"),
         ({"kind": "char", "vocab_size": 65}, "tokenizer.vocab_size=65 means nothing to a char tokenizer"),
         ({"kind": "sentencepiece", "path": "/no/such.model"}, "tokenizer.path=/no/such.model is no file"),
         ({"kind": "sentencepiece", "vocab_size": 0}, "tokenizer.vocab_size=0 is not positive"),
@@ -71,6 +79,21 @@ def test_a_mistyped_tokenizer_is_answered_with_the_nearest(typed: str, meant: st
 )
 def test_a_tokenizer_setting_that_cannot_be_meant_is_refused(tokenizer: dict[str, Any], message: str):
     assert message in found(**tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("gpt2", "gpt2_pair"), ("wordpiece", "wordpiece"), ("hf", "hf_bytes"), ("hf", "hf_unigram")],
+)
+def test_a_tokenizers_file_says_its_size_before_it_is_loaded(
+    kind: str, name: str, tokenizer_files: dict[str, Path]
+):
+    path = str(tokenizer_files[name])
+    size = parse_tokenizer(path).vocab_size
+    assert found(kind, vocab=size, path=path) == ""
+    said = found(kind, vocab=size - 1, path=path)
+    assert f"model.vocab_size={size - 1} is less than the {size:,} tokens of the {kind} tokenizer" in said
+    assert f"use model.vocab_size={size}" in said
 
 
 def test_token_ids_give_no_alphabet_and_no_text_to_train_on(write_by_hand: Callable[..., Path]):
@@ -131,3 +154,64 @@ def test_all_problems_are_found_at_once(cache: Path, tmp_path: Path):
     said = found("gpt2", tmp_path / "absent.txt", vocab=10, split=[-1, 1])
     for part in ("model.vocab_size=10", "data.split=[-1,1]", "absent.txt", "the cache"):
         assert part in said
+
+
+def blended(*parts: tuple[float, str | Path], path: str | None = None, kind: str = "byte") -> str:
+    blend = [BlendPart(weight=weight, path=str(prefix)) for weight, prefix in parts]
+    data = DataConfig(name="test", path=path, blend=blend, split=[90, 10, 0])
+    return "\n".join(str(p) for p in problems(data, TokenizerConfig(kind=kind), 50_257, 64))
+
+
+def test_everything_wrong_with_a_blend_is_said_at_once(write_by_hand: Callable[..., Path], tmp_path: Path):
+    good, short = write_by_hand([[1] * 100] * 10), write_by_hand([[1] * 30] * 2, name="short")
+    assert blended((0.3, good), (0.7, good)) == ""
+    said = blended((0.3, good), (-1, short), (1, tmp_path / "absent"), path="/x")
+    assert "data.path=/x is given beside data.blend" in said
+    assert "data.blend[1].weight=-1 is negative" in said
+    assert f"tokens, to train of {short}, and one sample takes 65" in said
+    assert f"data.blend[2].path={tmp_path / 'absent'} no such dataset (absent.bin, absent.idx)" in said
+    assert "data.blend names no dataset" in blended()
+    assert "weight 0" in blended((0, good), (0, good))
+
+
+def test_a_dataset_of_weight_zero_has_to_be_there_and_may_be_short(
+    write_by_hand: Callable[..., Path], tmp_path: Path
+):
+    good, short = write_by_hand([[1] * 100] * 10), write_by_hand([[1] * 30] * 2, name="short")
+    assert blended((1, good), (0, short)) == ""
+    assert "no such dataset" in blended((1, good), (0, tmp_path / "absent"))
+
+
+def test_a_dataset_of_another_tokenizer_is_refused_with_the_choice_that_fits(
+    write_by_hand: Callable[..., Path],
+):
+    prefix = write_by_hand([[1] * 100] * 10)
+    write_metadata(prefix, {"tokenizer": ByteTokenizer().describe()})
+    split = [90, 10, 0]
+    assert found("byte", prefix, split=split) == ""
+    said = found("gpt2", prefix, split=split)
+    assert "was encoded with byte, 257 tokens" in said
+    assert "the run's tokenizer is gpt2, 50,257 tokens" in said
+    assert "use tokenizer=byte, or encode the text again" in said
+    assert "data.blend[1].path" in blended(
+        (1, write_by_hand([[1] * 100] * 10, name="b")), (1, prefix), kind="gpt2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [("[1]", "is no JSON object"), ('{"format": 2}', "is of format 2"), ("{", "is no JSON object")],
+)
+def test_a_record_that_cannot_be_read_is_refused(
+    write_by_hand: Callable[..., Path], record: str, message: str
+):
+    prefix = write_by_hand([[1] * 100] * 10)
+    prefix.with_name("made.json").write_text(record)
+    assert message in found("byte", prefix)
+
+
+@pytest.mark.parametrize("name", ["reset_positions", "reset_attention"])
+def test_resets_are_refused_for_a_text_which_is_one_document(name: str):
+    data = DataConfig(name="test", split=[90, 10, 0], **{name: True})
+    (problem,) = problems(data, TokenizerConfig(kind="byte"), 257, 64)
+    assert str(problem).startswith(f"data.{name}=true is for documents that are packed together")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mlm.config.schema import DataConfig, TokenizerConfig
-from mlm.data import prepare
+from mlm.data import prepare, scan
 from mlm.data.indexed import IndexedDataset, IndexedWriter
 from mlm.data.prepare import PreparedData, prepare_data
 from mlm.data.tokenizers import Gpt2Tokenizer, load_tokenizer
@@ -112,7 +112,7 @@ def test_the_second_time_nothing_is_encoded(
     said: list[str] = []
     first = prepared(text_file, kind, said=said)
     assert any("60,000 characters" in line for line in said)
-    monkeypatch.setattr(prepare, "_tokenizer", lambda *_: pytest.fail("a tokenizer was loaded"))
+    monkeypatch.setattr(prepare, "build", lambda *_: pytest.fail("a tokenizer was loaded"))
     monkeypatch.setattr(prepare, "train", lambda *_: pytest.fail("a tokenizer was trained"))
     said.clear()
     assert prepared(text_file, kind, said=said) == first
@@ -269,7 +269,7 @@ def test_a_token_dataset_is_used_where_it_lies(gpt2_dataset: Path, shakespeare: 
 
 def test_a_token_dataset_is_scanned_once(gpt2_dataset: Path, monkeypatch: pytest.MonkeyPatch):
     first = prepared(gpt2_dataset, "gpt2")
-    monkeypatch.setattr(prepare, "scan", lambda *_: pytest.fail("scanned again"))
+    monkeypatch.setattr(scan, "scan", lambda *_: pytest.fail("scanned again"))
     assert prepared(gpt2_dataset, "gpt2") == first
 
 

@@ -9,10 +9,19 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mlm.data.blend import Blend
+from mlm.data.documents import DocumentStream
 from mlm.data.indexed import IndexedDataset
-from mlm.data.samples import TokenWindows, ValidationWindows, samples_per_epoch, validation_samples
+from mlm.data.samples import (
+    BlendedWindows,
+    TokenWindows,
+    ValidationWindows,
+    samples_per_epoch,
+    validation_samples,
+)
 from mlm.errors import DataError
 from tests.unit.data.index_by_hand import pack_index
+from tests.unit.data.streams import starts_of, tokens_of
 
 # In these tests token i is the number i, so that a sample shows where it was cut.
 
@@ -111,3 +120,59 @@ def test_a_range_shorter_than_one_sample_is_refused(kind: Callable[..., object])
     with pytest.raises(DataError, match=r"40 tokens is shorter than one sample, seq_length .* 65"):
         kind(np.arange(100), 10, 50, 64, *extra)
     kind(np.arange(100), 10, 75, 64, *extra)
+
+
+def test_blended_windows_are_each_datasets_own_samples_in_turn():
+    streams = [np.arange(5000), np.arange(100_000, 103_000), np.arange(1)]
+    blend = Blend([0.25, 0.75, 0.0])
+    datasets = [TokenWindows(streams[0], 0, 5000, 16, seed=1), TokenWindows(streams[1], 0, 3000, 16, seed=2)]
+    samples = BlendedWindows(blend, [*datasets, None])
+    numbers = np.arange(400)[::-1]
+    ids, starts = samples.packed(numbers)
+    drawn, inner = blend.locate(numbers)
+    assert set(drawn.tolist()) == {0, 1}
+    for row, (dataset, number) in enumerate(zip(drawn.tolist(), inner.tolist(), strict=True)):
+        assert ids[row].tolist() == datasets[dataset].batch([number])[0].tolist()
+    assert samples.batch(numbers).tolist() == ids.tolist()
+    assert starts.shape == (400, 16)
+
+
+def test_the_last_tokens_of_2_2_billion_are_found_in_documents_of_a_billion(tmp_path: Path):
+    lengths = [2**30, 2**30, 2_200_000_000 - 2**31]
+    (tmp_path / "sparse.idx").write_bytes(pack_index(8, 2, lengths))
+    with open(tmp_path / "sparse.bin", "wb") as file:
+        file.truncate(2 * sum(lengths))
+        for end in (2**30, 2**31, sum(lengths)):
+            file.seek(2 * (end - 65))
+            file.write(struct.pack("<65H", *range(1, 66)))
+    dataset = IndexedDataset(tmp_path / "sparse")
+    stream = DocumentStream(dataset, 0, 3, seed=0, shuffle=False)
+    ends = np.array([2**30, 2**31, sum(lengths)])
+    runs = stream.runs(0, ends - 65, 65)
+    assert (runs.start == ends - 65).all()
+    assert tokens_of(runs, dataset.tokens, 3, 65).tolist() == [list(range(1, 66))] * 3
+    assert starts_of(runs, 3, 65).tolist() == [[0] * 65] * 3
+    # Over the border of the second document, past 2^31 tokens and 2^32 bytes.
+    runs = stream.runs(0, ends[1:2] - 30, 65)
+    assert tokens_of(runs, dataset.tokens, 1, 65)[0, :30].tolist() == list(range(36, 66))
+    assert starts_of(runs, 1, 65)[0].tolist() == [0] * 30 + [30] * 35
+
+
+def test_three_documents_of_2_to_the_30_tokens_in_any_order_are_cut_at_their_ends(tmp_path: Path):
+    (tmp_path / "sparse.idx").write_bytes(pack_index(8, 2, [2**30] * 3))
+    with open(tmp_path / "sparse.bin", "wb") as file:
+        file.truncate(6 * 2**30)
+        for document in range(3):
+            file.seek(2 * document * 2**30)
+            file.write(struct.pack("<H", document + 1))
+    dataset = IndexedDataset(tmp_path / "sparse")
+    stream = DocumentStream(dataset, 0, 3, seed=0, shuffle=True)
+    seen = set()
+    for epoch in range(12):
+        assert stream.group_starts(epoch).tolist() == [0, 3 * 2**30]
+        runs = stream.runs(epoch, np.array([0, 2**30, 2**31]), 5)
+        first = tokens_of(runs, dataset.tokens, 3, 5)[:, 0].tolist()
+        assert sorted(first) == [1, 2, 3]
+        assert (runs.start >= 0).all()
+        seen.add(tuple(first))
+    assert len(seen) > 3

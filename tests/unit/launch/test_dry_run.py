@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mlm.config.schema import TrainConfig, TrainLoopConfig
+from mlm.config.schema import BlendPart, DataConfig, TrainConfig, TrainLoopConfig
+from mlm.data.indexed import IndexedWriter
 from mlm.launch.dry_run import show
 from mlm.launch.machine import Machine
 from mlm.launch.preflight import preflight
@@ -78,3 +79,28 @@ def test_batch_arithmetic_counts_micro_batches(capsys: pytest.CaptureFixture[str
         config(dp=2, mode="dry_run"), train=TrainLoopConfig(global_batch_size=48, micro_batch_size=8)
     )
     assert "48 samples = dp 2 x 3 micro batches x 8 samples" in plan(asked, LAPTOP, capsys)
+
+
+def test_epochs_of_a_blend_are_those_of_each_dataset(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, documents in (("a", 30), ("b", 10)):
+        with IndexedWriter(tmp_path / name, vocab_size=257) as writer:
+            for _ in range(documents):
+                writer.add_document([1] * 200)
+    asked = config(mode="dry_run")
+    parts = [(0.25, "a"), (0.75, "b"), (0.0, "b")]
+    blend = [BlendPart(weight=weight, path=str(tmp_path / name)) for weight, name in parts]
+    asked = dataclasses.replace(
+        asked,
+        data=DataConfig(name="blend", blend=blend, split=[90, 10, 0]),
+        train=TrainLoopConfig(steps=10, global_batch_size=40),
+        model=dataclasses.replace(asked.model, seq_length=64),
+    )
+    text = plan(asked, LAPTOP, capsys)
+    assert "data blend: 3 datasets by weight" in text
+    for name, tokens, samples, weight in (("a", 27 * 200, 100, 0.25), ("b", 9 * 200, 300, 0.75)):
+        each = (tokens - 64) // 64
+        of = f"{samples / each:.2f}, each {each} samples of {tokens:,} training tokens"
+        assert f"epochs, {name} {of}; weight {weight:g}, {samples} samples" in text
+    assert "epochs, b weight 0: not read" in text
