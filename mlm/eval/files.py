@@ -168,7 +168,7 @@ def _missing(key: str, file: DataFile) -> Problem:
     return Problem(
         key,
         f"is not set, and {file.name} ({_identity(file)}) is neither in {variable} nor in {_cache_folder()}",
-        f"fetch it ({file.origin}) and set {key}=PATH, or put it into one of these folders",
+        f"mlm-data fetch gets it ({file.origin}); or set {key}=PATH, or put it into one of these folders",
     )
 
 
