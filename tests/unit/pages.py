@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import io
 import re
 import runpy
 import shlex
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from mlm.cli import arguments
+from mlm.cli.data import main as mlm_data
 from mlm.config.checks import check
 from mlm.config.command import EVAL
 from mlm.config.compose import compose
@@ -26,7 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
 SHELL = ("bash", "sh", "console")
 
-HARMLESS = ("cd", "source", "cat", "ls", "tail", "git clone", "pip install", "wandb sync", "tensorboard")
+HARMLESS = ("cd", "source", "cat", "zcat", "ls", "tail", "git clone", "pip install")
+HARMLESS += ("wandb sync", "tensorboard")
 """Commands of others that pages may show; everything else is parsed, or fails the test."""
 
 
@@ -121,6 +125,9 @@ def _verify_simple(words: list[str], command: Command) -> None:
     elif name == "mlm-eval":
         found = eval_problems(rest)
         assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
+    elif name == "mlm-data":
+        found = data_problem(rest)
+        assert bool(found) == command.is_refused, f"{command.where}: {found}"
     elif name == "torchrun":
         from torch.distributed.run import parse_args
 
@@ -184,6 +191,17 @@ def eval_problems(words: list[str], processes: int | None = None) -> list[Proble
     # Whether a file is there depends on the machine; that it is asked for is the point of the page.
     found = [p for p in found if "is not set, and" not in p.wrong and p.wrong != "is no such file"]
     return found if config.checkpoint else [*found, Problem("checkpoint", "is not set", "give it")]
+
+
+def data_problem(words: list[str]) -> str:
+    """What the parser of mlm-data and its subcommand says against arguments; files are left aside."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            mlm_data._parser(words).parse_args(words)
+    except SystemExit as left:
+        return said.getvalue() if left.code else ""
+    return ""
 
 
 class _Parsed(Exception):

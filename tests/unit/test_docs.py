@@ -42,6 +42,8 @@ def test_a_command_of_the_documentation_is_accepted(command, tmp_path, monkeypat
         "mlm-eval checkpoint=runs/first tasks=[wikitext]",
         "mlm-eval tasks=[lambada]",
         "mlm-eval checkpoint=runs/first task_paths.wikitext=x",
+        "mlm-data inspekt data/wiki",
+        "mlm-data split data/wiki --parts 9,1",
         "mlm-trian model=gpt2_tiny",
         "cd docs && mlm-trian",
     ],
