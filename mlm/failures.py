@@ -15,6 +15,8 @@ from mlm.errors import MlmError
 
 LAUNCHER_PID = "MLM_LAUNCHER_PID"
 """Set in workers that one of our commands started; absent where torchrun or srun did."""
+FAILURES_ARE_READ = "MLM_FAILURES_ARE_READ"
+"""Set where one of our commands has started srun and will report the failures of its tasks."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def record_failure(
         user_error=isinstance(exception, MlmError),
     )
     written = _write(Path(run_dir) / "errors", failure)
-    if not written or LAUNCHER_PID not in os.environ:
+    if not written or not {LAUNCHER_PID, FAILURES_ARE_READ} & os.environ.keys():
         text = f"{failure.type}: {failure.message}\n" if failure.user_error else failure.traceback
         print(f"{command}: rank {rank} on {failure.host} failed\n{text}", end="", file=sys.stderr, flush=True)
 

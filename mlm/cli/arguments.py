@@ -17,8 +17,19 @@ class Arguments:
     config_dirs: list[Path] = field(default_factory=list)
     help: bool = False
     version: bool = False
+    multirun: bool = False
+    """-m: the overrides make several runs."""
     problems: list[Problem] = field(default_factory=list)
     """Every flag that does not exist."""
+
+    def refuse_sweeps(self, can_sweep: bool) -> None:
+        """Take out what only several runs can have and say so. can_sweep: whether the command has -m."""
+        if self.multirun:
+            wrong = "is no option of this command"
+            self.problems.append(Problem("-m", wrong, "give one value of each key"))
+        for word in [w for w in self.overrides if can_sweep and w.partition("=")[0] == "study"]:
+            self.overrides.remove(word)
+            self.problems.append(Problem(word, "is a study of several runs", f"add -m: mlm-train -m {word}"))
 
 
 def parse(argv: Sequence[str]) -> Arguments:
@@ -31,6 +42,8 @@ def parse(argv: Sequence[str]) -> Arguments:
             arguments.help = True
         elif word == "--version":
             arguments.version = True
+        elif word in ("-m", "--multirun"):
+            arguments.multirun = True
         elif name == "--config-dir":
             folder = value if equals else next(words, "")
             if not folder:
@@ -48,8 +61,6 @@ def parse(argv: Sequence[str]) -> Arguments:
 
 def _instead(name: str, value: str) -> str:
     key = name.lstrip("-").replace("-", "_")
-    if name in ("-m", "--multirun"):
-        return "one run takes one value of each key"
     if not key.isidentifier():
         return "use key=value, or --help"
     return f"settings are written {key}={value or 'VALUE'}, without dashes (--help lists them)"

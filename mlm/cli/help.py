@@ -8,9 +8,11 @@ from typing import Any
 
 from mlm.config.command import EVAL, TRAIN, Spec
 from mlm.config.compose import describe_groups
+from mlm.studies.definition import find_studies
 
 _TRAIN = """\
 usage: mlm-train [KEY=VALUE ...] [--config-dir DIR ...] [--help] [--version]
+       mlm-train -m [study=NAME] [KEY=VALUE ...]
 
 Train a GPT-2 tensor-parallel, starting the worker processes itself: one per CUDA device, or tp*dp
 processes on CPU. Inside a torchrun or srun step that is already there it joins instead.
@@ -21,6 +23,8 @@ examples:
   mlm-train model=gpt2_8b tp=8 launch=dry_run     what would run, without running it
   mlm-train model=gpt2_8b tp=8                    8.3 billion parameters on 8 devices, the paper's recipe
   torchrun --nproc-per-node=8 -m mlm.cli.train model=gpt2_8b tp=8     the same under a given launcher
+  mlm-train -m study=weak_scaling_cpu             a scaling study, one run after the other
+  mlm-train -m model=gpt2_tiny train.steps=50 train.global_batch_size=8 tp=1,2 seed=1,2,3     all six pairs
 
 keys (dotted names of mlm/config/schema.py; these are the usual ones):
   tp=2 dp=2                    tensor- and data-parallel degree; dp is inferred when left out
@@ -29,9 +33,16 @@ keys (dotted names of mlm/config/schema.py; these are the usual ones):
   data.path=PREFIX             PREFIX.bin and PREFIX.idx, or a .txt file
   eval.tasks=[lambada] eval.interval=1000      what mlm-eval measures, while training
   run_dir=runs/first seed=1    where the run writes (never over an earlier one); random numbers
+  sweep_dir=runs/mine          with -m, where all runs go
 
-groups (GROUP=OPTION; * is the default):
+-m, --multirun makes several runs, one after the other, and a study.json for mlm-report. Values are listed,
+tp=1,2, or come from 'seed=range(1,4)' or 'model=glob(gpt2_*)'. With study=NAME the points are the study's;
+what is typed beside it holds for all of them. Every point is checked before the first starts. One that fails
+is reported, and the others go on. The same command runs only what is missing. launch=dry_run shows it all.
+
+studies (-m study=NAME):
 """
+_GROUPS = "\ngroups (GROUP=OPTION; * is the default):\n"
 _EVAL = """\
 usage: mlm-eval checkpoint=RUN [KEY=VALUE ...] [--config-dir DIR ...] [--help] [--version]
 
@@ -56,16 +67,37 @@ keys:
 
 tasks:
 """
+REPORT = """\
+usage: mlm-report RUN ... [out=DIR] [baseline=POINT] [warmup_steps=N] [--help] [--version]
+
+Compute figures from finished runs and write one self-contained page, with table.csv, runs.csv and a PNG of
+each figure beside it. RUN is the directory of a run, the folder of a study or a sweep, or a folder that holds
+such. Unfinished and damaged runs are named, the rest is reported.
+
+examples:
+  mlm-report runs/weak_scaling_cpu            a study: table, efficiency beside the paper's, where time goes
+  mlm-report runs/first                       one run: throughput, loss, environment
+  mlm-report runs/first runs/second           compare runs: losses in one figure, what differs between them
+
+keys:
+  out=DIR                      where the report goes; RUN/report for one RUN, else report. An earlier report
+                               there is replaced, a folder that holds anything else never
+  baseline=POINT               what efficiencies refer to: a point's name or a run's directory
+  warmup_steps=N               steps of each run left out of all figures; a study says its own, otherwise 5
+
+exit codes: 0 a report was written, 2 refused
+"""
+"""The help of mlm-report."""
 _CONCLUSION = """\
 
 Own options: put YAML files into DIR/GROUP/NAME.yaml and give --config-dir DIR.
-exit codes: 0 finished, 1 a worker failed, 2 refused before start, 130/143 stopped by a signal
+exit codes: 0 finished, 1 a worker or a run of -m failed, 2 refused before start, 130/143 stopped by a signal
 """
 
 
 def train(config_dirs: Sequence[Path]) -> str:
     """The help of mlm-train, with the options of the groups in the shipped and the given directories."""
-    return _TRAIN + _groups(config_dirs, TRAIN) + _CONCLUSION
+    return _TRAIN + _studies(config_dirs) + _GROUPS + _groups(config_dirs, TRAIN) + _CONCLUSION
 
 
 def evaluate(config_dirs: Sequence[Path]) -> str:
@@ -79,8 +111,13 @@ def evaluate(config_dirs: Sequence[Path]) -> str:
         for key, file in file_keys(name, task.default_files).items():
             optional = "" if file.required else " (adds rows where it is there)"
             lines.append(f"  {'':13}task_paths.{key}={file.name or 'FILE'}{optional}")
-    tasks = "\n".join(lines) + "\n\ngroups (GROUP=OPTION; * is the default):\n"
-    return _EVAL + tasks + _groups(config_dirs, EVAL) + _CONCLUSION
+    return _EVAL + "\n".join(lines) + "\n" + _GROUPS + _groups(config_dirs, EVAL) + _CONCLUSION
+
+
+def _studies(config_dirs: Sequence[Path]) -> str:
+    studies = find_studies(config_dirs)
+    width = max(len(study.name) for study in studies)
+    return "".join(f"  {study.name:{width}}  {study.description}".rstrip() + "\n" for study in studies)
 
 
 def _groups(config_dirs: Sequence[Path], spec: Spec[Any]) -> str:

@@ -22,10 +22,13 @@ def run(
     argv: Sequence[str] | None,
     help_text: Callable[[Sequence[Path]], str],
     command: Callable[[], Command[Any]],
+    *,
+    can_sweep: bool = False,
 ) -> int:
     """Run the command and return its exit code: 0, 1 (a worker failed), 2 (refused), 130, 143.
 
-    command is asked for only when something is to be started, so that --help answers at once.
+    command is asked for only when something is to be started, so that --help answers at once. can_sweep:
+    whether -m makes several runs of it.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -36,8 +39,12 @@ def run(
         if given.version:
             print(f"{name} {mlm.__version__}")
             return 0
-        from mlm.launch.start import start
+        if given.multirun and can_sweep:
+            from mlm.launch.sweep import start_sweep as start
+        else:
+            from mlm.launch.start import start
 
+            given.refuse_sweeps(can_sweep)
         return start(
             command(),
             given.overrides,

@@ -12,8 +12,8 @@ from mlm.launch.command import Command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0, 1 (a worker failed), 2 (refused), 130, 143."""
-    return run("mlm-train", argv, _help, _command)
+    """Run the command and return its exit code: 0, 1 (a worker or a run failed), 2 (refused), 130, 143."""
+    return run("mlm-train", argv, _help, _command, can_sweep=True)
 
 
 def _help(config_dirs: Sequence[Path]) -> str:

@@ -8,9 +8,11 @@ from typing import Any
 
 from mlm.config.fields import Field, flatten, plain, schema_fields
 from mlm.config.names import alternatives, nearest
+from mlm.config.profiled_steps import profile_problems
 from mlm.config.ranges import EVAL_RANGES, RANGES, Range
 from mlm.config.resolve import resolved
 from mlm.config.schema import EvalConfig, TrainConfig
+from mlm.config.slurm_options import slurm_problems
 from mlm.errors import Problem
 
 __all__ = ["check", "check_evaluation", "resolved"]
@@ -20,7 +22,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "tokenizer.kind": ("gpt2", "sentencepiece", "char", "byte", "wordpiece", "hf"),
     "precision.name": ("auto", "fp32", "bf16"),
     "precision.matmul": ("auto", "highest", "medium"),
-    "launch.mode": ("auto", "local", "join", "dry_run"),
+    "launch.mode": ("auto", "local", "join", "slurm", "dry_run"),
     "launch.device": ("auto", "cuda", "cpu"),
     "logger.kind": ("none", "wandb", "tensorboard"),
 }
@@ -55,17 +57,22 @@ def check(config: TrainConfig) -> list[Problem]:
         wrong = "is for eval.tasks, which names none"
         remedy = "name tasks as eval.tasks=[lambada], or use eval.interval=0"
         problems.append(Problem(f"eval.interval={config.eval.interval}", wrong, remedy))
+    if usable("train.steps"):
+        problems += profile_problems(config)
+    if config.sweep_dir is not None:
+        where, remedy = f"sweep_dir={config.sweep_dir}", "use run_dir=, or add -m to make several runs"
+        problems.append(Problem(where, "is for several runs, and this is one", remedy))
     if usable("optim.lr", "optim.min_lr") and config.optim.min_lr > config.optim.lr:
         where = f"optim.min_lr={config.optim.min_lr:g}"
         wrong = f"is above optim.lr={config.optim.lr:g}, where the cosine starts"
         problems.append(Problem(where, wrong, f"use optim.min_lr={config.optim.lr / 10:g}"))
-    return problems
+    return problems + slurm_problems(config.launch)
 
 
 def check_evaluation(config: EvalConfig) -> list[Problem]:
     """The same of mlm-eval: what is wrong with its numbers and names by themselves."""
     problems, _ = single_values(flatten(config), schema_fields(EvalConfig), EVAL_RANGES)
-    return problems
+    return problems + slurm_problems(config.launch)
 
 
 def divisors(number: int) -> list[int]:

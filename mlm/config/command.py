@@ -32,6 +32,14 @@ TRAIN = Spec(
     "train",
     TrainConfig,
     check,
-    ("data.path", "data.blend", "data.cache_dir", "tokenizer.path", "run_dir", "eval.task_paths"),
+    (
+        "data.path",
+        "data.blend",
+        "data.cache_dir",
+        "tokenizer.path",
+        "run_dir",
+        "sweep_dir",
+        "eval.task_paths",
+    ),
 )
 EVAL = Spec("mlm-eval", "eval", EvalConfig, check_evaluation, ("checkpoint", "task_paths", "out"))

@@ -11,6 +11,7 @@ from mlm.config.locate import unreadable
 from mlm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
     from omegaconf import DictConfig
 
 
@@ -23,17 +24,11 @@ class GroupComposer:
 
     def __init__(self, choices: Mapping[str, str], dirs: Sequence[Path], primary: str, schema: type):
         from hydra import version
-        from hydra._internal.config_loader_impl import ConfigLoaderImpl
         from hydra._internal.hydra import Hydra
-        from hydra._internal.utils import create_config_search_path
 
         version.setbase("1.3")
         _register_resolvers()
-        search_path = create_config_search_path(str(dirs[0]))
-        for directory in dirs[1:]:
-            # Hydra wants its own last entry, the structured schemas, to stay the last.
-            search_path.prepend("mlm", f"file://{directory}", anchor="schema")
-        self._hydra = Hydra("mlm", ConfigLoaderImpl(search_path))
+        self._hydra = Hydra("mlm", config_loader(dirs))
         self._selected = [f"{group}={option}" for group, option in choices.items()]
         self._dirs, self._primary, self._schema = dirs, primary, schema
 
@@ -88,6 +83,18 @@ class GroupComposer:
         chosen = f"with {' '.join(self._selected)} " if self._selected else ""
         remedy = "correct the defaults list of the file"
         return Problem(where, f"{chosen}does not compose ({' '.join(lines[:2])})", remedy)
+
+
+def config_loader(dirs: Sequence[Path]) -> ConfigLoader:
+    """Hydra's view of the groups in dirs, the first directory that has a file winning."""
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.utils import create_config_search_path
+
+    search_path = create_config_search_path(str(dirs[0]))
+    for directory in dirs[1:]:
+        # Hydra wants its own last entry, the structured schemas, to stay the last.
+        search_path.prepend("mlm", f"file://{directory}", anchor="schema")
+    return ConfigLoaderImpl(search_path)
 
 
 def _register_resolvers() -> None:

@@ -74,7 +74,7 @@ def find_groups(dirs: Sequence[Path], primary: str = PRIMARY) -> dict[str, Group
     for entry in entries:
         if isinstance(entry, dict):
             for name, default in entry.items():
-                groups[name] = Group(name, default, _options(name, dirs))
+                groups[name] = Group(name, default, find_options(name, dirs))
     return groups
 
 
@@ -97,7 +97,8 @@ def description(path: Path) -> str:
     return ""
 
 
-def _options(group: str, dirs: Sequence[Path]) -> tuple[Option, ...]:
+def find_options(group: str, dirs: Sequence[Path]) -> tuple[Option, ...]:
+    """The YAML files of a group's folder in dirs by name; of two with one name the first directory's."""
     found: dict[str, Option] = {}
     for base in (d / group for d in dirs):
         for path in sorted(base.rglob("*.yaml")):

@@ -39,6 +39,11 @@ class Known:
         return field is not None and field.optional
 
     @property
+    def can_sweep(self) -> bool:
+        """Whether the command takes -m."""
+        return self.command == "mlm-train"
+
+    @property
     def help(self) -> str:
         return f"{self.command} --help shows what can be set"
 
@@ -126,6 +131,7 @@ def _judge_value(text: str, key: str, right: str, known: Known, judged: Judged) 
     if several:
         listed = field is not None and field.is_list
         remedy = f"write a list: '{key}=[{right}]'" if listed else f"choose one: {key}={_first(right)}"
+        remedy += ", or add -m for a run with each" if known.can_sweep else ""
         judged.refuse(text, "gives several values, and one run takes one", remedy)
         return
     value = override.value()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from mlm.config.profiled_steps import default_steps
 from mlm.config.schema import TrainConfig
 from mlm.errors import ConfigError, Problem
 
@@ -15,9 +16,9 @@ def resolved(
     """A copy of config in which nothing is left to be decided by a worker.
 
     device (cuda or cpu), processes (of the whole job), threads (per worker), precision (fp32 or bf16) and
-    run_dir are the launcher's findings; dp, decay_steps, ffn_hidden_size, padded_vocab_size and the pieces
-    of a SentencePiece model still to be trained follow from the rest. A null that means "no limit"
-    (clip_grad_norm, eval_samples, final_eval_samples, data.path, data.cache_dir) stays.
+    run_dir are the launcher's findings; dp, decay_steps, ffn_hidden_size, padded_vocab_size, the pieces of
+    a SentencePiece model still to be trained and the steps to profile follow from the rest. A null that
+    means "no limit" (clip_grad_norm, eval_samples, final_eval_samples, data.path, data.cache_dir) stays.
     Raises ConfigError when processes is no multiple of tp x pp, or not tp x pp x dp.
     """
     per_replica = config.tp * config.pp
@@ -33,6 +34,9 @@ def resolved(
     pieces = tokenizer.vocab_size
     if tokenizer.kind == "sentencepiece" and tokenizer.path is None and pieces is None:
         pieces = model.vocab_size
+    profile_steps = config.profile_steps
+    if config.profile and profile_steps is None:
+        profile_steps = default_steps(config.train.steps)
     decay_steps = config.train.steps if optim.decay_steps is None else optim.decay_steps
     return replace(
         config,
@@ -42,5 +46,6 @@ def resolved(
         precision=replace(config.precision, name=precision),
         launch=replace(config.launch, device=device, threads=threads),
         dp=dp,
+        profile_steps=profile_steps,
         run_dir=str(run_dir),
     )

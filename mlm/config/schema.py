@@ -191,7 +191,7 @@ class LaunchConfig:
     """How worker processes come to be."""
 
     mode: str
-    """auto, local, join, dry_run."""
+    """auto, local, join, slurm, dry_run."""
     device: str = "auto"
     """cuda, cpu, or auto: cuda when this machine has devices and the installed torch can use them."""
     threads: int | None = None
@@ -200,6 +200,18 @@ class LaunchConfig:
     """Seconds from one worker's failure, or a signal, until the remaining workers are killed."""
     timeout_s: float = 1800.0
     """Seconds a collective may take before the run is ended."""
+    devices_per_node: int | None = None
+    """Under launch=slurm, the processes of one node; null: its GPUs, or the tasks of the allocation."""
+    partition: str | None = None
+    """Slurm partition to submit to; null: the cluster's default."""
+    account: str | None = None
+    """Slurm account that pays; null: yours by default."""
+    time_limit: str | None = None
+    """Limit of the Slurm job, as sbatch takes it: 24:00:00, 2-00:00:00 or minutes; null: the partition's."""
+    sbatch_options: list[str] = field(default_factory=list)
+    """Further options of sbatch, one an entry, as they are typed: --qos=high."""
+    wait: bool = False
+    """Wait for the submitted job and end with its exit code; otherwise submit and return."""
 
 
 @dataclass(kw_only=True)
@@ -236,8 +248,14 @@ class TrainConfig:
     """Seeds initial weights, data order and dropout."""
     deterministic: bool = False
     """Ask torch for deterministic kernels (bitwise repeatable on CUDA, slower)."""
+    profile: bool = False
+    """Record profile_steps with torch's profiler: a trace per rank and a table of time by kind."""
+    profile_steps: list[int] | None = None
+    """Steps to record, counted from 1, at most ten; null: the last three. Throughput leaves them out."""
     run_dir: str | None = None
     """Where the run writes; null: runs/<model>-<date>-<time>. Never an existing run's."""
+    sweep_dir: str | None = None
+    """With -m, where all runs go; null: runs/<study>, or runs/sweep-<hash> of what was typed."""
 
 
 @dataclass(kw_only=True)

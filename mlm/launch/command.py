@@ -21,18 +21,23 @@ Say = Callable[[str], None]
 class Command(Generic[C]):
     """A command, as functions of its configuration.
 
+    module: of the command itself, run as `python -m MODULE ARGUMENTS`.
     worker: module that is run as `python -m WORKER CONFIG_PATH` and has main(path) -> exit code.
     preflight: the launch on this machine and what forbids it. file_problems: what its files have against it.
     show: the plan, printed. prepare: everything one process does before workers start; returns the directory
     of the job, made by it, and the configuration in which nothing is left to be decided.
+    folder_key: what names the directory of the job, run_dir or out. job_name: of a job in a queue.
     a_slip_misleads: whether, after a mistyped choice, the problems of what stands there instead are noise.
     """
 
     spec: Spec[C]
+    module: str
     worker: str
     preflight: Callable[[C, Machine, Mapping[str, str]], tuple[Launch, list[Problem]]]
     file_problems: Callable[[C], list[Problem]]
     show: Callable[[C, Launch, Machine, Sequence[Problem], Sequence[str], Sequence[Path]], None]
     prepare: Callable[[C, Launch, Say], tuple[Path, C]]
     memory_hint: str
+    folder_key: str
+    job_name: Callable[[C], str]
     a_slip_misleads: bool

@@ -47,7 +47,14 @@ def show(
     print_table(console, "the run", _run_rows(config, launch))
     console.print("\ncommands", style="bold")
     lines = command_lines(
-        "mlm-train", "mlm.cli.train", "mlm.train.worker", launch, machine, overrides, config_dirs
+        "mlm-train",
+        "mlm.cli.train",
+        "mlm.train.worker",
+        launch,
+        machine,
+        overrides,
+        config_dirs,
+        config.launch.devices_per_node,
     )
     for line in lines:
         # Not in a table: a wrapped command cannot be copied.
@@ -110,13 +117,14 @@ def _flop(flops: float) -> str:
 def _run_rows(config: TrainConfig, launch: Launch) -> list[tuple[str, str]]:
     samples = config.train.steps * config.train.global_batch_size
     files = "config.yaml overrides.txt environment.json data.json metrics.jsonl train.log summary.json"
+    folders = (" checkpoints/" if config.train.save else "") + (" profile/" if config.profile else "")
     return [
         ("steps", f"{config.train.steps:,}, {samples * config.model.seq_length:,} tokens"),
         ("data", f"{config.data.name}: {_data(config)}"),
         *_epoch_rows(config, samples),
         ("tokenizer", config.tokenizer.kind),
         ("precision", config.precision.name if config.precision.name != "auto" else _auto_precision(launch)),
-        ("writes", f"{launch.run_dir}: {files}{' checkpoints/' if config.train.save else ''}"),
+        ("writes", f"{launch.run_dir}: {files}{folders}"),
     ]
 
 

@@ -46,10 +46,11 @@ def _preflight(
         run_dir = Path.cwd() if checkpoint is None else checkpoint.run_dir
         out = rundir.free(run_dir / "eval" / f"{datetime.now():%Y%m%d-%H%M%S}")
     launch, problems = place(config, machine, environment, out, "evaluating")
-    if trained is not None:
+    # The nodes of a Slurm job are not here; its tasks look at their own machine.
+    if trained is not None and launch.slurm is None:
         problems += _fits(trained.model, max(1, config.tp), launch, machine)
     if config.out is not None or checkpoint is not None:
-        problems += rundir.problems(out, "out")
+        problems += rundir.problems(out, "out", launch.job_id)
     return launch, problems
 
 
@@ -72,7 +73,7 @@ def _prepare(config: EvalConfig, launch: Launch, say: Say) -> tuple[Path, EvalCo
     """Raises ConfigError when the directory can no longer be made."""
     checkpoint, _ = checks.read_checkpoint(config.checkpoint or "")
     paths = checks.settled_paths(config.tasks, config.task_paths)
-    out = rundir.create(launch.run_dir, given=config.out is not None, key="out")
+    out = rundir.create(launch.run_dir, given=config.out is not None, key="out", job_id=launch.job_id)
     return out, replace(
         config,
         checkpoint=str(checkpoint.directory),
@@ -124,7 +125,11 @@ def _show(
     ]
     print_table(console, "the evaluation", rows)
     console.print("\ncommands", style="bold")
-    for line in command_lines("mlm-eval", "mlm.cli.eval", _WORKER, launch, machine, overrides, config_dirs):
+    per_node = config.launch.devices_per_node
+    lines = command_lines(
+        "mlm-eval", "mlm.cli.eval", _WORKER, launch, machine, overrides, config_dirs, per_node
+    )
+    for line in lines:
         console.print(f" {line}", soft_wrap=True)
     print_table(console, "this machine", machine_rows(launch, machine, notes))
 
@@ -139,11 +144,14 @@ def _show_tasks(console: Console, config: EvalConfig) -> None:
 
 EVAL = Command(
     spec=SPEC,
+    module="mlm.cli.eval",
     worker=_WORKER,
     preflight=_preflight,
     file_problems=checks.problems,
     show=_show,
     prepare=_prepare,
     memory_hint=_MEMORY_HINT,
+    folder_key="out",
+    job_name=lambda config: "mlm-eval",
     a_slip_misleads=False,
 )

@@ -73,13 +73,18 @@ def command_lines(
     machine: Machine,
     overrides: Sequence[str],
     config_dirs: Sequence[Path],
+    devices_per_node: int | None = None,
 ) -> list[str]:
-    """What to type, and what that starts: on one machine when it is enough, else over several."""
+    """What to type, and what that starts: on one machine when it is enough, else over several.
+
+    devices_per_node: of the cluster in mind; None: as many as this machine has, or the usual number.
+    """
     words = [word for word in overrides if word != "launch=dry_run" and not word.startswith("launch.mode=")]
     folders = [part for folder in config_dirs for part in ("--config-dir", str(folder))]
     ours = shlex.join([*folders, *words])
     worker = shlex.join(["python", "-m", worker_module, str(launch.run_dir / "config.yaml")])
-    processes, per_machine = launch.processes, len(machine.accelerators) or USUAL_DEVICES
+    processes = launch.processes
+    per_machine = devices_per_node or len(machine.accelerators) or USUAL_DEVICES
     lines = []
     if processes <= per_machine:
         lines += [
@@ -96,10 +101,20 @@ def command_lines(
             f"torchrun {nodes} {rendezvous} -m {module} {ours}",
             f"  on each of {machines} machines with {per_machine} devices",
             f"srun --nodes={machines} --ntasks-per-node={per_machine} {command} {ours}",
-            "  the same under Slurm",
+            "  the same in the body of a Slurm job",
         ]
     elif processes > per_machine:
         lines.append(f"{processes} processes do not divide into machines of {per_machine} devices")
+    if processes <= per_machine or not rest:
+        own = [] if any(word.startswith("launch=") for word in words) else ["launch=slurm"]
+        own += [] if any(word.startswith("dp=") for word in words) else [f"dp={launch.dp}"]
+        if devices_per_node is None and "launch.device=cpu" in words:
+            own.append(f"launch.devices_per_node={min(processes, per_machine)}")
+        nodes = f"{max(1, machines)} node{'s' if machines > 1 else ''} of {min(processes, per_machine)}"
+        lines += [
+            f"{command} {ours} {shlex.join(own)}",
+            f"  submits a Slurm job, or starts a step of one: {nodes} processes",
+        ]
     return [line.rstrip() for line in lines]
 
 

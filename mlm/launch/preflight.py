@@ -13,6 +13,7 @@ from mlm.config.schema import LaunchConfig, PrecisionConfig, TrainConfig
 from mlm.errors import Problem
 from mlm.launch import fit, rundir
 from mlm.launch.machine import Machine
+from mlm.launch.slurm_plan import SlurmPlan, plan
 from mlm.launch.step import Step, choose_step
 
 
@@ -36,6 +37,7 @@ class Launch:
     """What is going to run. With problems beside it, the best that can be said of it.
 
     processes: of the whole job; local_processes: on this machine; threads: of each on CPU.
+    job_id: of the Slurm job around it all; slurm: the nodes and tasks that launch=slurm is to start.
     warnings: what the user should know though it forbids nothing.
     """
 
@@ -48,6 +50,8 @@ class Launch:
     precision: str
     run_dir: Path
     warnings: tuple[str, ...] = ()
+    job_id: str | None = None
+    slurm: SlurmPlan | None = None
 
 
 def preflight(
@@ -65,8 +69,10 @@ def preflight(
     """
     run_dir = rundir.choose(config.run_dir, config.model.name, cwd, now)
     launch, problems = place(config, machine, environment, run_dir, "training")
-    problems += fit.problems(config, launch.device, launch.local_processes, machine)
-    problems += rundir.problems(run_dir)
+    if launch.slurm is None:
+        # The nodes of a Slurm job are not here; its tasks look at their own machine.
+        problems += fit.problems(config, launch.device, launch.local_processes, machine)
+    problems += rundir.problems(run_dir, job_id=launch.job_id)
     problems += _missing_logger(config, has_package)
     return launch, problems
 
@@ -83,6 +89,8 @@ def place(
     shared = max(1, config.tp) * max(1, config.pp)
     dp = None if config.dp is None else max(1, config.dp)
     step, problems = choose_step(config.launch.mode, environment, shared, dp)
+    if config.launch.mode == "slurm" and step is None:
+        return _place_on_nodes(config, machine, environment, run_dir)
     device = _device(config, machine, doing, warnings, problems)
     world_problems = bool(problems) and step is not None
     if step is not None:
@@ -94,13 +102,38 @@ def place(
     if not world_problems:
         problems += _too_many_processes(config, step, device, local_processes, machine)
     precision = _precision(config, device, machine, problems)
-    if device == "cpu" and local_processes > machine.cores:
+    # Slurm may bind each task to its own cores, which are then all that it sees of the machine.
+    sharing = 1 if step is not None and step.own_cores else local_processes
+    if device == "cpu" and sharing > machine.cores:
         warnings.append(f"{local_processes} processes on {machine.cores} cores will take turns")
-    threads = config.launch.threads or max(1, machine.cores // local_processes)
+    threads = config.launch.threads or max(1, machine.cores // sharing)
+    job_id = environment.get("SLURM_JOB_ID")
     return (
-        Launch(step, device, processes, local_processes, dp, threads, precision, run_dir, tuple(warnings)),
+        Launch(
+            step, device, processes, local_processes, dp, threads, precision, run_dir, tuple(warnings), job_id
+        ),
         problems,
     )
+
+
+def _place_on_nodes(
+    config: Layout, machine: Machine, environment: Mapping[str, str], run_dir: Path
+) -> tuple[Launch, list[Problem]]:
+    """The same of launch=slurm, whose nodes are not here: threads and precision are those asked for."""
+    found, problems, warnings = plan(config, machine, environment)
+    launch = Launch(
+        step=None,
+        device=found.device,
+        processes=found.tasks,
+        local_processes=found.tasks_per_node,
+        dp=found.dp,
+        threads=found.cores_per_task or 1,
+        precision=config.precision.name,
+        run_dir=run_dir,
+        warnings=tuple(warnings),
+        slurm=found,
+    )
+    return launch, problems
 
 
 def _device(

@@ -11,6 +11,8 @@ from pathlib import Path
 from mlm.errors import ConfigError, Problem
 
 _WRITABLE = "name a directory you can write to"
+JOB_FILE, JOB_ID_FILE = "job.sbatch", "slurm_job_id"
+"""What a submitted job's directory holds before the job has started, beside slurm-ID.log."""
 
 
 def choose(run_dir: str | None, model: str, cwd: Path, now: datetime) -> Path:
@@ -29,13 +31,16 @@ def free(path: Path) -> Path:
     return next(candidate for candidate in numbered if not candidate.exists())
 
 
-def problems(path: Path, key: str = "run_dir") -> list[Problem]:
-    """Why nothing can be written there; an empty directory is as good as none. key: what named it."""
+def problems(path: Path, key: str = "run_dir", job_id: str | None = None) -> list[Problem]:
+    """Why nothing can be written there; an empty directory is as good as none. key: what named it.
+
+    job_id: the Slurm job that this process is part of; the files of its own submission do not count.
+    """
     where = f"{key}={path}"
     try:
         if path.exists() and not path.is_dir():
             return [Problem(where, "is a file", "name a directory that does not exist yet")]
-        if path.is_dir() and any(path.iterdir()):
+        if path.is_dir() and any(path.iterdir()) and not _is_submission(path, job_id):
             what = "a run" if (path / "config.yaml").exists() else "files"
             wrong = f"already holds {what}, which is never overwritten"
             return [Problem(where, wrong, f"use {key}={free(path)}")]
@@ -49,10 +54,21 @@ def problems(path: Path, key: str = "run_dir") -> list[Problem]:
     return []
 
 
-def create(path: Path, *, given: bool, key: str = "run_dir") -> Path:
+def _is_submission(path: Path, job_id: str | None) -> bool:
+    """Whether a directory holds the files of the submission of a job, and nothing else."""
+    names = {entry.name for entry in path.iterdir()}
+    try:
+        written = (path / JOB_ID_FILE).read_text().strip()
+    except OSError:
+        return False
+    logs = {name for name in names if re.fullmatch(r"slurm-\d+\.log", name)}
+    return written == job_id and names - logs == {JOB_FILE, JOB_ID_FILE}
+
+
+def create(path: Path, *, given: bool, key: str = "run_dir", job_id: str | None = None) -> Path:
     """Make the directory and return it; one chosen by default moves on to the next free name in a race.
 
-    Raises ConfigError when it cannot be made or, given, is no longer empty.
+    job_id: as in problems. Raises ConfigError when it cannot be made or, given, is no longer empty.
     """
     while True:
         try:
@@ -65,7 +81,7 @@ def create(path: Path, *, given: bool, key: str = "run_dir") -> Path:
         except OSError as error:
             wrong = f"cannot be made ({error.strerror})"
             raise ConfigError(Problem(f"{key}={path}", wrong, _WRITABLE)) from error
-    found = problems(path, key)
+    found = problems(path, key, job_id)
     if found:
         raise ConfigError(found)
     return path

@@ -1,4 +1,4 @@
-"""What Slurm tells a task of a step, and the variables torch expects in its place."""
+"""What Slurm tells the tasks of a step, and a shell in an allocation, through their environment."""
 
 from __future__ import annotations
 
@@ -22,6 +22,25 @@ class Task:
     local_tasks: int
     first_host: str
     port: int
+    own_cores: bool = False
+    """Bound to cores that no other task of this machine may use."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What a job has: what an salloc shell, a batch body and every task see alike.
+
+    cores_per_node, gpus_per_node: on the node that has fewest; tasks_per_node: as the user asked for;
+    in_step: this process is a task itself, and its own resources are part of the job's.
+    """
+
+    job_id: str
+    nodes: int
+    cores_per_node: int | None = None
+    gpus_per_node: int | None = None
+    tasks_per_node: int | None = None
+    cores_per_task: int | None = None
+    in_step: bool = False
 
 
 def find_task(environment: Mapping[str, str]) -> Task | None:
@@ -42,14 +61,69 @@ def find_task(environment: Mapping[str, str]) -> Task | None:
         environment.get("SLURM_STEP_TASKS_PER_NODE") or environment.get("SLURM_TASKS_PER_NODE", "")
     )
     node = int(environment.get("SLURM_NODEID", "0"))
+    local_tasks = per_node[node] if node < len(per_node) else tasks
     return Task(
         rank=rank,
         tasks=tasks,
         local_rank=local_rank,
-        local_tasks=per_node[node] if node < len(per_node) else tasks,
+        local_tasks=local_tasks,
         first_host=hosts[0] if hosts else "127.0.0.1",
         port=_FIRST_PORT + (job_id * 37 + int(step_id)) % _PORTS,
+        own_cores=_own_cores(environment, local_tasks),
     )
+
+
+def _own_cores(environment: Mapping[str, str], local_tasks: int) -> bool:
+    """Whether each task of this machine is bound to cores of its own, by the list that Slurm leaves behind.
+
+    A list shorter than the tasks is gone through again, so that some share an entry.
+    """
+    kind = environment.get("SLURM_CPU_BIND_TYPE", "")
+    bound = [word for word in environment.get("SLURM_CPU_BIND_LIST", "").split(",") if word]
+    try:
+        masks = [int(word, 16) if kind == "mask_cpu:" else 1 << int(word, 0) for word in bound]
+    except ValueError:
+        return False
+    together = 0
+    for mask in masks:
+        if together & mask:
+            return False
+        together |= mask
+    return kind in ("mask_cpu:", "map_cpu:") and len(masks) >= local_tasks
+
+
+def find_allocation(environment: Mapping[str, str]) -> Allocation | None:
+    """The allocation this process is in, or None outside of any."""
+    job_id = environment.get("SLURM_JOB_ID", "")
+    nodes = _number(environment, "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
+    if not job_id.isdigit() or nodes is None:
+        return None
+    # In a step (srun --pty bash) tasks and their cores are the shell's own, no wish for a run.
+    in_step = find_task(environment) is not None
+    asked = None if in_step else _number(environment, "SLURM_NTASKS_PER_NODE")
+    if asked is None and not in_step and "SLURM_NTASKS" in environment:
+        # Without either, Slurm writes one task a node, which nobody asked for.
+        asked = min(expand_counts(environment.get("SLURM_TASKS_PER_NODE", "")), default=None)
+    return Allocation(
+        job_id=job_id,
+        nodes=nodes,
+        cores_per_node=min(expand_counts(environment.get("SLURM_JOB_CPUS_PER_NODE", "")), default=None),
+        gpus_per_node=_gpus(environment),
+        tasks_per_node=asked,
+        cores_per_task=None if in_step else _number(environment, "SLURM_CPUS_PER_TASK"),
+        in_step=in_step,
+    )
+
+
+def _gpus(environment: Mapping[str, str]) -> int | None:
+    """GPUs of a node: `8` or `h100:8` as they were asked for, else what the first node was given."""
+    asked = environment.get("SLURM_GPUS_PER_NODE", "")
+    counts = [int(number) for number in re.findall(r"(?:^|[,:])(\d+)(?=,|$)", asked)]
+    return sum(counts) or _number(environment, "SLURM_GPUS_ON_NODE")
+
+
+def _number(environment: Mapping[str, str], *names: str) -> int | None:
+    return next((int(environment[name]) for name in names if environment.get(name, "").isdigit()), None)
 
 
 def rendezvous_variables(task: Task) -> dict[str, str]:

@@ -67,7 +67,7 @@ def start(
         return join(launch.step, config, problems, job.prepare, environment, command=name, worker=worker)
     if problems:
         raise ConfigError(problems)
-    return job.locally()
+    return job.locally() if launch.slurm is None else job.on_slurm(config_dirs)
 
 
 def _beyond(
@@ -130,9 +130,7 @@ class _Job:
     def locally(self) -> int:
         """Start the workers on this machine, wait for them and report what went wrong, if anything did."""
         config_path = self.prepare()
-        from mlm.failures import read_failures
         from mlm.launch.local import run_workers, worker_arguments, worker_environment
-        from mlm.launch.verdict import explain
 
         extra = worker_environment(
             self.environment,
@@ -149,16 +147,44 @@ class _Job:
             return 128 + outcome.signal
         if outcome.succeeded:
             return 0
+        self._report(config_path.parent, outcome.first_exits)
+        return EXIT_WORKER_FAILED
+
+    def on_slurm(self, config_dirs: Sequence[Path]) -> int:
+        """Start the tasks of the allocation, or submit a job that does; returns the exit code.
+
+        Raises ConfigError or LaunchError when nothing was started.
+        """
+        from mlm.launch.slurm_run import OnSlurm
+
+        for warning in self.launch.warnings:
+            self._say(f"warning: {warning}")
+        run = OnSlurm(
+            self.command,
+            self.config,
+            self.launch,
+            self.overrides,
+            config_dirs,
+            self.environment,
+            self._say,
+            self._report,
+        )
+        return run.in_allocation() if run.plan.allocation is not None else run.as_new_job()
+
+    def _report(self, folder: Path, first_exits: Mapping[int, int]) -> None:
+        """Print what went wrong: the records of ranks in folder, and the statuses of the first to end."""
+        from mlm.failures import read_failures
+        from mlm.launch.verdict import explain
+
         report = explain(
-            read_failures(config_path.parent),
-            outcome.first_exits,
+            read_failures(folder),
+            first_exits,
             self.launch.processes,
-            config_path.parent,
+            folder,
             command=self.command.spec.name,
             memory_hint=self.command.memory_hint,
         )
         print(report, end="", file=sys.stderr, flush=True)
-        return EXIT_WORKER_FAILED
 
     def _say(self, line: str) -> None:
         print(f"{self.command.spec.name}: {line}", file=sys.stderr, flush=True)

@@ -19,6 +19,8 @@ class Step:
     world_size: int
     local_rank: int
     local_world_size: int
+    own_cores: bool = False
+    """The cores this process may use are its alone, not shared with the others of this machine."""
 
 
 def find_step(environment: Mapping[str, str]) -> Step | None:
@@ -44,7 +46,7 @@ def find_step(environment: Mapping[str, str]) -> Step | None:
     task = slurm.find_task(environment)
     if task is None:
         return None
-    return Step("srun", task.rank, task.tasks, task.local_rank, task.local_tasks)
+    return Step("srun", task.rank, task.tasks, task.local_rank, task.local_tasks, task.own_cores)
 
 
 def choose_step(
@@ -67,8 +69,8 @@ def choose_step(
                 )
             ]
         return None, []
-    if mode == "auto" and step.starter == "srun" and step.world_size == 1:
-        # One task that may start its own workers, as `srun --gpus=8 mlm-train tp=8` means it.
+    if mode in ("auto", "slurm") and step.starter == "srun" and step.world_size == 1:
+        # One task that may start its own workers, as `srun --gpus=8 mlm-train tp=8` means it, or a shell.
         return None, []
     return step, _world_problems(step, shared, dp)
 

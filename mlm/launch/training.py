@@ -43,7 +43,7 @@ def _prepare(config: TrainConfig, launch: Launch, say: Say) -> tuple[Path, Train
     paths = settled_paths(evaluation.tasks, evaluation.task_paths)
     config = replace(config, eval=replace(evaluation, task_paths=paths))
     data = prepare_data(config.data, config.tokenizer, model.vocab_size, model.seq_length, say)
-    run_dir = rundir.create(launch.run_dir, given=config.run_dir is not None)
+    run_dir = rundir.create(launch.run_dir, given=config.run_dir is not None, job_id=launch.job_id)
     data = replace(data, tokenizer=keep_tokenizer(data.tokenizer, run_dir))
     (run_dir / "data.json").write_text(data.to_json())
     return run_dir, resolved(
@@ -58,11 +58,14 @@ def _prepare(config: TrainConfig, launch: Launch, say: Say) -> tuple[Path, Train
 
 TRAIN = Command(
     spec=SPEC,
+    module="mlm.cli.train",
     worker="mlm.train.worker",
     preflight=_preflight,
     file_problems=_file_problems,
     show=show,
     prepare=_prepare,
     memory_hint=MEMORY_HINT,
+    folder_key="run_dir",
+    job_name=lambda config: config.model.name,
     a_slip_misleads=True,
 )

@@ -57,12 +57,17 @@ class _BlockedCausalAttention(torch.autograd.Function):
             start = index * BLOCK
             end = start + probabilities.shape[1]
             grad_out = grad[:, start:end]
-            grad_v[:, :end].baddbmm_(probabilities.transpose(1, 2), grad_out)
+            _add_bmm(grad_v[:, :end], probabilities.transpose(1, 2), grad_out)
             grad_p = torch.bmm(grad_out, v[:, :end].transpose(1, 2))
             grad_s = torch.ops.aten._softmax_backward_data(grad_p, probabilities, -1, probabilities.dtype)
             grad_q[:, start:end] = torch.bmm(grad_s, k[:, :end])
-            grad_k[:, :end].baddbmm_(grad_s.transpose(1, 2), q[:, start:end])
+            _add_bmm(grad_k[:, :end], grad_s.transpose(1, 2), q[:, start:end])
         return (grad_q * ctx.scale).view(ctx.shape), grad_k.view(ctx.shape), grad_v.view(ctx.shape), None
+
+
+def _add_bmm(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a b, in place. torch's FLOP counter knows baddbmm, but not its in-place name."""
+    torch.baddbmm(total, a, b, out=total)
 
 
 def _above_diagonal(size: int, like: Tensor) -> Tensor:

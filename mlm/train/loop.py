@@ -22,10 +22,12 @@ from mlm.train.log import logger
 from mlm.train.loggers import Metrics
 from mlm.train.metrics import Speed, StepRecord, Window, readable_flops, readable_time
 from mlm.train.packing import Packing
+from mlm.train.profile import StepProfiler
 from mlm.train.progress import ProgressDisplay
-from mlm.train.report import baselines, startup_table
+from mlm.train.report import baselines, startup_table, time_table
 from mlm.train.setup import Run
 from mlm.train.step import train_step
+from mlm.train.trace import DATA, STEP
 from mlm.train.validate import ValidationResult, validate_all
 
 SAMPLE_TEMPERATURE = 0.8
@@ -45,8 +47,14 @@ def train(run: Run, started: float) -> None:
     metrics = Metrics(run.run_dir, config, asdict_plain(config), enabled=run.is_first)
     display = ProgressDisplay(config.train.steps, enabled=run.is_first)
     window = Window(
-        run.mesh, run.device, tokens=run.tokens_per_step, flops=run.flops_per_step, peak=run.peak_flops
+        run.mesh,
+        run.device,
+        tokens=run.tokens_per_step,
+        flops=run.flops_per_step,
+        hardware_flops=run.hardware_flops_per_step,
+        peak=run.peak_flops,
     )
+    profiler = StepProfiler(config.profile_steps or [], run.run_dir, run.mesh, run.device)
     speeds: list[Speed] = []
     last: StepRecord | None = None
     first_step_after: float | None = None
@@ -61,29 +69,42 @@ def train(run: Run, started: float) -> None:
                 warmup_steps=config.optim.warmup_steps,
                 decay_steps=config.optim.decay_steps or config.train.steps,
             )
-            micro_batches, packing = _micro_batches(run, step)
-            share, norm = train_step(
-                run.replica,
-                run.optimizer,
-                micro_batches,
-                lr=lr,
-                clip_grad_norm=config.optim.clip_grad_norm,
-                global_batch_tokens=run.tokens_per_step,
-                mesh=run.mesh,
-                autocast=run.autocast,
-                packing=packing,
-            )
+            if step in profiler and not profiler.recording:
+                profiler.start()
+            with profiler.span(f"{STEP} {step}"):
+                with profiler.span(DATA):
+                    micro_batches, packing = _micro_batches(run, step)
+                share, norm = train_step(
+                    run.replica,
+                    run.optimizer,
+                    micro_batches,
+                    lr=lr,
+                    clip_grad_norm=config.optim.clip_grad_norm,
+                    global_batch_tokens=run.tokens_per_step,
+                    mesh=run.mesh,
+                    autocast=run.autocast,
+                    packing=packing,
+                    span=profiler.span,
+                )
             window.add(step, lr, share, norm)
             display.advance(step)
             validate_now = config.train.eval_interval > 0 and step % config.train.eval_interval == 0
             is_last = step == config.train.steps
             evaluate_now = evaluations.due(step) and not is_last
-            # The first step is shown alone: it tells that all is well, and it warms up what the rest reuses.
-            shown = step == 1 or step % config.train.log_interval == 0
-            if shown or is_last or validate_now or evaluate_now:
-                records, speed = window.close()
+            pauses = is_last or validate_now or evaluate_now
+            if step in profiler:
+                # Recorded steps are a window of their own, and nothing else happens between them.
+                closes = pauses or step + 1 not in profiler
+                if closes:
+                    profiler.stop()
+            else:
+                # The first step is shown alone: it tells that all is well, and warms up what others reuse.
+                shown = step == 1 or step % config.train.log_interval == 0
+                closes = shown or pauses or step + 1 in profiler
+            if closes:
+                records, speed = window.close(timed=step not in profiler)
                 first_step_after = first_step_after or time.time() - started
-                if step > 1:
+                if step > 1 and speed is not None:
                     speeds.append(speed)
                 for record in records:
                     _write_step(metrics, run, record, speed)
@@ -105,6 +126,9 @@ def train(run: Run, started: float) -> None:
         metrics.close()
     assert last is not None, "a run has at least one step"
     checkpoint = _save(run) if config.train.save else None
+    times = profiler.write()
+    if times is not None and run.is_first:
+        time_table(times, profiler.steps, speeds)
     text = _sample_text(run) if config.train.sample_tokens > 0 else None
     if run.is_first:
         _finish(run, last, final, evaluated, speeds, started, first_step_after, checkpoint, text)
@@ -136,18 +160,23 @@ def _split(run: Run, values: NDArray[np.int64], micro: int) -> list[Tensor]:
     return list(torch.from_numpy(values).to(run.device, non_blocking=True).split(micro))
 
 
-def _write_step(metrics: Metrics, run: Run, record: StepRecord, speed: Speed) -> None:
-    values = {
+def _write_step(metrics: Metrics, run: Run, record: StepRecord, speed: Speed | None) -> None:
+    """speed: of the record's window; None for a profiled step, whose time is not training's."""
+    values: dict[str, Any] = {
         "loss": record.loss,
         "lr": record.lr,
         "grad_norm": record.grad_norm,
         "consumed_samples": record.step * run.config.train.global_batch_size,
         "consumed_tokens": record.step * run.tokens_per_step,
-        "step_time_s": speed.step_time_s,
-        "tokens_per_s": speed.tokens_per_s,
-        "throughput_pflops": speed.throughput_pflops,
-        "mfu": speed.mfu,
+        "window_steps": speed and speed.steps,
+        "step_time_s": speed and speed.step_time_s,
+        "tokens_per_s": speed and speed.tokens_per_s,
+        "throughput_pflops": speed and speed.throughput_pflops,
+        "mfu": speed and speed.mfu,
+        "hfu": speed and speed.hfu,
     }
+    if speed is None:
+        values["profiled"] = True
     metrics.write("train", record.step, values)
 
 
@@ -249,6 +278,8 @@ def _finish(
         "eval": evaluated,
         "median_speed": asdict(speed) if speed else None,
         "flops_per_step": run.flops_per_step,
+        "hardware_flops_per_step": run.hardware_flops_per_step,
+        "world_size": run.mesh.world_size,
         "first_step_after_s": first_step_after,
         "elapsed_s": elapsed,
         "peak_memory_bytes_rank0": peak_memory_bytes(run.device),

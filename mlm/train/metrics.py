@@ -25,7 +25,9 @@ class Speed:
     throughput_pflops: float
     """Model FLOPs of the whole job per second, in 10^15 (never launch time: the window ends synchronised)."""
     mfu: float | None
-    """Share of the devices' dense peak in the run's precision; None: peak unknown."""
+    """Model FLOPs: their share of the devices' dense peak in the run's precision; None: peak unknown."""
+    hfu: float | None
+    """The same of hardware FLOPs, which count recomputation."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,19 @@ class Window:
     reduction over dp, however many steps it holds.
     """
 
-    def __init__(self, mesh: Mesh, device: torch.device, *, tokens: int, flops: float, peak: float | None):
-        """tokens, flops: of one step of the whole job; peak: FLOP/s of one device, None when unknown."""
+    def __init__(
+        self,
+        mesh: Mesh,
+        device: torch.device,
+        *,
+        tokens: int,
+        flops: float,
+        hardware_flops: float,
+        peak: float | None,
+    ):
+        """tokens and FLOPs: of one step of the whole job; peak: FLOP/s of one device, None when unknown."""
         self.mesh, self.device = mesh, device
-        self.tokens, self.flops, self.peak = tokens, flops, peak
+        self.tokens, self.flops, self.hardware_flops, self.peak = tokens, flops, hardware_flops, peak
         self._pending: list[tuple[int, float, Tensor, Tensor]] = []
         self.restart_clock()
 
@@ -65,8 +76,11 @@ class Window:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def close(self) -> tuple[list[StepRecord], Speed]:
-        """The window's records and speed; the next window begins."""
+    def close(self, timed: bool = True) -> tuple[list[StepRecord], Speed | None]:
+        """The window's records and speed; the next window begins.
+
+        timed: false where something else than training took part of the time; the speed is then None.
+        """
         synchronise(self.device)
         now = time.perf_counter()
         count = len(self._pending)
@@ -80,9 +94,19 @@ class Window:
             for (step, lr, _, _), loss, norm in zip(self._pending, losses, norms, strict=True)
         ]
         self._pending.clear()
-        flops_per_s = self.flops / step_time
-        mfu = None if self.peak is None else flops_per_s / (self.peak * self.mesh.world_size)
-        return records, Speed(count, step_time, self.tokens / step_time, flops_per_s / 1e15, mfu)
+        if not timed:
+            return records, None
+        return records, Speed(
+            steps=count,
+            step_time_s=step_time,
+            tokens_per_s=self.tokens / step_time,
+            throughput_pflops=self.flops / step_time / 1e15,
+            mfu=self._utilisation(self.flops / step_time),
+            hfu=self._utilisation(self.hardware_flops / step_time),
+        )
+
+    def _utilisation(self, flops_per_s: float) -> float | None:
+        return None if self.peak is None else flops_per_s / (self.peak * self.mesh.world_size)
 
 
 def readable_flops(pflops: float) -> str:

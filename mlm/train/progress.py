@@ -36,18 +36,22 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.update(self._task, completed=step)
 
-    def step(self, record: StepRecord, speed: Speed) -> None:
-        """A window has closed: its last step and its speed."""
+    def step(self, record: StepRecord, speed: Speed | None) -> None:
+        """A window has closed: its last step and its speed, None when it was profiled."""
         if not self.enabled:
+            return
+        width = len(str(self.total_steps))
+        line = (
+            f"step {record.step:>{width}}/{self.total_steps}  loss {record.loss:.4f}  lr {record.lr:.2e}  "
+            f"norm {record.grad_norm:.2f}  "
+        )
+        if speed is None:
+            logger.info(f"{line}profiled, not timed")
             return
         left = f"{readable_time((self.total_steps - record.step) * speed.step_time_s)} left"
         mfu = "" if speed.mfu is None else f"  MFU {speed.mfu:.1%}"
-        width = len(str(self.total_steps))
-        logger.info(
-            f"step {record.step:>{width}}/{self.total_steps}  loss {record.loss:.4f}  lr {record.lr:.2e}  "
-            f"norm {record.grad_norm:.2f}  {speed.tokens_per_s:,.0f} tokens/s  "
-            f"{readable_flops(speed.throughput_pflops)}{mfu}  {left}"
-        )
+        rate = f"{speed.tokens_per_s:,.0f} tokens/s  {readable_flops(speed.throughput_pflops)}"
+        logger.info(f"{line}{rate}{mfu}  {left}")
         if self._bar is not None:
             self._bar.update(self._task, completed=record.step, left=left)
 

@@ -13,7 +13,9 @@ from mlm.plan.flops import MODEL_FLOPS_FORMULA
 from mlm.plan.groups import dp_groups, tp_groups
 from mlm.plan.parameters import count_real_parameters
 from mlm.train.log import logger
+from mlm.train.metrics import Speed
 from mlm.train.setup import Run
+from mlm.train.trace import StepTimes
 from mlm.train.validate import ValidationResult
 
 
@@ -46,6 +48,35 @@ def baselines(run: Run, final: ValidationResult, per_character: float | None) ->
     table.add_row("this model, validation text", f"{per_character:.4f}", style="bold")
     logger.info(_rendered(table))
 
+
+def time_table(times: list[StepTimes], steps: list[int], speeds: list[Speed]) -> None:
+    """Log where the time of the profiled steps went: the mean of the ranks, their least and most, shares."""
+    several = len(times) > 1
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column(f"mean of {len(times)} ranks" if several else "", no_wrap=True)
+    for title in ("ms a step", "share", *(("least", "most") if several else ())):
+        table.add_column(title, justify="right")
+    step_s = sum(each.step_s for each in times) / len(times)
+    for kind, label in _TIME_LABELS.items():
+        values = [getattr(each, kind) for each in times]
+        mean = sum(values) / len(values)
+        spread = [f"{limit(values) * 1e3:,.1f}" for limit in (min, max)] if several else []
+        style = "bold" if kind == "step_s" else None
+        table.add_row(label, f"{mean * 1e3:,.1f}", f"{mean / step_s:.1%}", *spread, style=style)
+    timed = sorted(speed.step_time_s for speed in speeds)
+    beside = f" (the median window, without the profiler: {timed[len(timed) // 2] * 1e3:,.1f} ms a step)"
+    which = f"step{'s' if len(steps) > 1 else ''} {', '.join(map(str, steps))}"
+    logger.info(f"where the time of {which} went{beside if timed else ''}:\n{_rendered(table)}")
+
+
+_TIME_LABELS = {
+    "compute_s": "compute, forward and backward",
+    "exposed_communication_s": "communication while nothing computes",
+    "data_s": "data",
+    "optimizer_s": "optimizer",
+    "other_s": "other: Python, launches, waiting",
+    "step_s": "together",
+}
 
 _ENTROPY_LABELS = {
     "alphabet": "any character equally likely",

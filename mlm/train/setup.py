@@ -21,7 +21,7 @@ from mlm.parallel.device import autocast_for, device_name
 from mlm.parallel.job import take_place
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
-from mlm.plan.flops import model_flops_per_step
+from mlm.plan.flops import hardware_flops_per_step, model_flops_per_step
 from mlm.plan.hardware import peak_tflops
 
 
@@ -46,6 +46,8 @@ class Run:
     """The validation splits; none where nothing is held out."""
     autocast: Callable[[], AbstractContextManager[object]]
     flops_per_step: int
+    """Model FLOPs of the whole job."""
+    hardware_flops_per_step: int
     peak_flops: float | None
     """Dense peak of one device in the run's precision, FLOP/s; None: unknown."""
 
@@ -116,5 +118,6 @@ def set_up(config: TrainConfig) -> Run:
         valid=validation_sets(data, packed=packed),
         autocast=autocast_for(config.precision.name, device),
         flops_per_step=model_flops_per_step(config.model, config.train.global_batch_size),
+        hardware_flops_per_step=hardware_flops_per_step(config.model, config.train.global_batch_size),
         peak_flops=None if peak is None else peak * 1e12,
     )

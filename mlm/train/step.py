@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,12 @@ from mlm.parallel.data_parallel import accumulate_only
 from mlm.parallel.grads import clip_by_norm_, global_grad_norm
 from mlm.parallel.mesh import Mesh
 from mlm.train.packing import WHOLE, Packing
+from mlm.train.trace import BACKWARD, FORWARD, OPTIMIZER
+
+
+def unnamed(_name: str) -> AbstractContextManager[object]:
+    """The range of a step that nobody records."""
+    return nullcontext()
 
 
 def train_step(
@@ -26,6 +32,7 @@ def train_step(
     mesh: Mesh,
     autocast: Callable[[], AbstractContextManager[object]],
     packing: Sequence[Packing] | None = None,
+    span: Callable[[str], AbstractContextManager[object]] = unnamed,
 ) -> tuple[Tensor, Tensor]:
     """Forward, backward, clip and update; returns (this rank's share of the loss, gradient norm).
 
@@ -36,6 +43,7 @@ def train_step(
 
     micro_batches: ids [micro_batch, seq + 1], each a forward and backward pass; gradients travel over dp
     during the last one only. packing: the documents in each; None: every sample is one stretch of text.
+    span: names parts of the step in a trace.
     """
     optimizer.zero_grad()
     # DDP averages gradients over dp; the loss is a sum over it.
@@ -45,15 +53,17 @@ def train_step(
         inputs, targets = ids[:, :-1], ids[:, 1:]  # [micro_batch, seq]
         token_weights = torch.full(targets.shape, weight, dtype=torch.float64, device=ids.device)
         with accumulate_only(model, last_micro_batch=index == len(micro_batches) - 1):
-            with autocast():
-                documents = WHOLE if packing is None else packing[index]
+            documents = WHOLE if packing is None else packing[index]
+            with span(FORWARD), autocast():
                 loss = model(inputs, targets, token_weights, documents.positions, documents.first_key)
-            loss.backward()
+            with span(BACKWARD):
+                loss.backward()
         part = loss.detach() / mesh.dp.size
         share = part if share is None else share + part
     assert share is not None, "a step has at least one micro batch"
-    norm = global_grad_norm(model, mesh.tp)
-    if clip_grad_norm is not None:
-        clip_by_norm_(model, norm, clip_grad_norm)
-    optimizer.step(lr)
+    with span(OPTIMIZER):
+        norm = global_grad_norm(model, mesh.tp)
+        if clip_grad_norm is not None:
+            clip_by_norm_(model, norm, clip_grad_norm)
+        optimizer.step(lr)
     return share, norm

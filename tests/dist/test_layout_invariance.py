@@ -37,7 +37,7 @@ def twenty_steps(tp: int, dp: int, micro: int, dtype: torch.dtype, changes: dict
     replica = replicate(model, mesh.dp)
     optimizer = AdamW(parameter_groups(model, 0.01), beta1=0.9, beta2=0.95, eps=1e-8)
     tokens = GLOBAL_BATCH * TINY.seq_length
-    window = Window(mesh, torch.device("cpu"), tokens=tokens, flops=1.0, peak=None)
+    window = Window(mesh, torch.device("cpu"), tokens=tokens, flops=1.0, hardware_flops=1.0, peak=None)
     for step in range(1, STEPS + 1):
         lr = learning_rate(step, lr=3e-3, min_lr=3e-4, warmup_steps=5, decay_steps=STEPS)
         share, norm = train_step(

@@ -72,7 +72,9 @@ def split_loss_and_gradients(tp: int, changes: dict[str, Any]) -> tuple[float, d
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("bias"):  # zero at the start, which would hide a bias added twice
-                parameter.copy_(torch.linspace(-1, 1, parameter.numel()).sin() + mesh.tp.rank * _is_split(name))
+                parameter.copy_(
+                    torch.linspace(-1, 1, parameter.numel()).sin() + mesh.tp.rank * _is_split(name)
+                )
     ids, targets = batch()
     weights = torch.full(ids.shape, 1.0 / ids.numel(), dtype=torch.float64)
     loss = model(ids, targets, weights)

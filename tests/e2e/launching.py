@@ -31,7 +31,8 @@ TINY = [
     "optim.warmup_steps=1",
 ]
 
-# Every Python process imports sitecustomize; only workers have a RANK and an optimizer to break.
+# Every Python process imports sitecustomize; only workers have a RANK (or a place in a step of Slurm's) and
+# an optimizer to break.
 _FAULTS = """
 import os, signal, sys, time
 
@@ -49,7 +50,7 @@ def boom():
     raise ValueError("boom")
 
 def hang():
-    open(os.path.join(os.environ["FAULT_MARKS"], os.environ["RANK"]), "w").close()
+    open(os.path.join(os.environ["FAULT_MARKS"], rank), "w").close()
     time.sleep(120)
 
 def deaf_hang():
@@ -60,8 +61,11 @@ def deaf_hang():
 def killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
-fault = os.environ.get("FAULT_OF_RANK_" + os.environ.get("RANK", "NONE"))
-if fault and "mlm.train.worker" in sys.orig_argv:
+rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "NONE"))
+# `boom@seed=2` breaks only a run whose directory has seed=2 in its path.
+fault, _, place = os.environ.get("FAULT_OF_RANK_" + rank, "").partition("@")
+is_worker = "mlm.train.worker" in sys.orig_argv or "launch.mode=join" in sys.orig_argv
+if fault and is_worker and place in " ".join(sys.orig_argv):
     break_step(3, globals()[fault])
 """
 

@@ -78,7 +78,7 @@ def test_help_shows_examples_and_every_group_with_its_options(launches: Launches
     configs = Path(__file__).parents[2] / "configs"
     for path in configs.glob("*/*.yaml"):
         assert path.stem in job.out, path
-    assert job.out.count("  mlm-train ") + job.out.count("  torchrun ") == 5
+    assert job.out.count("\n  mlm-train ") + job.out.count("\n  torchrun ") == 7
 
 
 def test_version(launches: Launches) -> None:
@@ -100,7 +100,15 @@ def test_dry_run_answers_at_once_on_any_machine_and_writes_nothing(launches: Lau
     assert "tp=7" in wrong.err
 
 
-@pytest.mark.parametrize("words", [["--help"], ["model=gpt2_8b", "tp=8", "launch=dry_run"], ["tp=3"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["model=gpt2_8b", "tp=8", "launch=dry_run"],
+        ["-m", "study=weak_scaling_tp", "launch=dry_run"],
+        ["tp=3"],
+    ],
+)
 def test_answers_that_start_nothing_import_no_torch(launches: Launches, words: list[str]) -> None:
     script = (
         "import sys; from mlm.cli.train import main; main(sys.argv[1:]); "

@@ -11,6 +11,7 @@ from mlm.models.registry import build_model
 from mlm.optim.adamw import AdamW, parameter_groups
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
+from mlm.train.profile import StepProfiler
 from mlm.train.step import train_step
 from tests.dist.meshes import TINY
 
@@ -51,6 +52,39 @@ def test_five_steps_equal_the_cpus():
     cpu = losses(torch.device("cpu"), torch.float64)
     assert losses(torch.device("cuda"), torch.float64) == pytest.approx(cpu, rel=1e-10)
     assert losses(torch.device("cuda"), torch.float32) == pytest.approx(cpu, rel=1e-4)
+
+
+def test_a_profile_splits_the_steps_time_into_kernels_of_each_kind(tmp_path):
+    device = torch.device("cuda", 0)
+    model = build_model(
+        TINY, tp=Mesh.single().tp, rng=RngStreams(3, Mesh.single(), device), seed=3, device=device
+    )
+    optimizer = AdamW(parameter_groups(model, 0.01), beta1=0.9, beta2=0.95, eps=1e-8)
+    ids = torch.zeros(4, TINY.seq_length + 1, dtype=torch.long, device=device)
+    profiler = StepProfiler([2, 3], tmp_path, Mesh.single(), device)
+    for step in (1, 2, 3):
+        if step in profiler and not profiler.recording:
+            profiler.start()
+        with profiler.span(f"step {step}"):
+            train_step(
+                model,
+                optimizer,
+                [ids],
+                lr=1e-3,
+                clip_grad_norm=1.0,
+                global_batch_tokens=4 * TINY.seq_length,
+                mesh=Mesh.single(),
+                autocast=nullcontext,
+                span=profiler.span,
+            )
+    profiler.stop()
+    times = profiler.write()
+    assert times is not None
+    (mine,) = times
+    assert mine.compute_s > 0
+    assert mine.optimizer_s > 0, "the optimizer's range is drawn over its kernels"
+    assert mine.exposed_communication_s == 0
+    assert mine.step_s == pytest.approx(sum(mine.values()[1:]), rel=1e-9)
 
 
 def test_a_step_never_waits_for_the_device():

@@ -16,21 +16,35 @@ from pathlib import Path
 
 import pytest
 
-from mlm.cli import arguments
+from mlm.cli import arguments, report
 from mlm.cli.data import main as mlm_data
 from mlm.config.checks import check
 from mlm.config.command import EVAL
 from mlm.config.compose import compose
 from mlm.errors import ConfigError, Problem
 from mlm.eval import checks as names
+from mlm.launch.machine import detect_machine
 from mlm.launch.refusal import format_problems
+from mlm.launch.sweep import composed
+from mlm.launch.training import TRAIN
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
 SHELL = ("bash", "sh", "console")
 
-HARMLESS = ("cd", "source", "cat", "zcat", "ls", "tail", "git clone", "pip install")
-HARMLESS += ("wandb sync", "tensorboard")
+HARMLESS = (
+    "cd",
+    "source",
+    "cat",
+    "zcat",
+    "ls",
+    "tail",
+    "git clone",
+    "pip install",
+    "wandb sync",
+    "tensorboard",
+    "salloc",
+)
 """Commands of others that pages may show; everything else is parsed, or fails the test."""
 
 
@@ -128,6 +142,10 @@ def _verify_simple(words: list[str], command: Command) -> None:
     elif name == "mlm-data":
         found = data_problem(rest)
         assert bool(found) == command.is_refused, f"{command.where}: {found}"
+    elif name == "mlm-report":
+        # Whether the runs are there depends on the machine.
+        flaws = report.parse(rest).problems
+        assert bool(flaws) == command.is_refused, f"{command.where}: {[str(p) for p in flaws]}"
     elif name == "torchrun":
         from torch.distributed.run import parse_args
 
@@ -164,6 +182,11 @@ def train_problems(words: list[str], processes: int | None = None) -> list[Probl
     given = arguments.parse(words)
     if given.help or given.version:
         return given.problems
+    if given.multirun:
+        assert processes is None, "-m starts processes of its own"
+        sweep = composed(TRAIN, given.overrides, given.config_dirs, detect_machine({}), {})
+        return [*given.problems, *sweep.problems]
+    given.refuse_sweeps(can_sweep=True)
     try:
         config = compose(given.overrides, given.config_dirs)
     except ConfigError as error:
@@ -181,6 +204,7 @@ def eval_problems(words: list[str], processes: int | None = None) -> list[Proble
     given = arguments.parse(words)
     if given.help or given.version:
         return given.problems
+    given.refuse_sweeps(can_sweep=False)
     try:
         config = compose(given.overrides, given.config_dirs, EVAL)
     except ConfigError as error:

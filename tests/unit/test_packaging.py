@@ -25,3 +25,16 @@ def test_no_folder_of_tests_is_left_out(pytestconfig: pytest.Config):
     }
     assert {"dist", "e2e", "unit"} <= folders
     assert not [f for f in folders if any(fnmatch(f, pattern) for pattern in hidden)]
+
+
+def test_every_file_that_is_no_python_goes_into_the_wheel():
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    shipped = {
+        path
+        for package, patterns in data.items()
+        if package != "mlm.configs"
+        for pattern in patterns
+        for path in ROOT.joinpath(*package.split(".")).glob(pattern)
+    }
+    found = {p for p in (ROOT / "mlm").rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")}
+    assert found <= shipped

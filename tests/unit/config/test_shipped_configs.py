@@ -13,8 +13,8 @@ from mlm.errors import ConfigError
 
 GROUPS = {group.name: group for group in describe_groups()}
 
-NATURAL_TP = {"gpt2_2b": 2, "gpt2_4b": 4, "gpt2_8b": 8}
-"""Degrees of the paper's Table 1; 1 for the others."""
+NATURAL_TP = {"gpt2_2b": 2, "gpt2_4b": 4, "gpt2_8b": 8, "gpt2_15m": 2}
+"""Degrees of the paper's Table 1 and of the study on CPU; 1 for the others."""
 
 SHAPES = {
     # layers, hidden, heads, sequence, real and padded vocabulary: paper, Tables 1 and 2; Radford et al. 2019.
@@ -27,6 +27,8 @@ SHAPES = {
     "gpt2_4b": (64, 2304, 24, 1024, 50257, 51200),
     "gpt2_8b": (72, 3072, 24, 1024, 50257, 51200),
     "gpt2_small_cpu": (12, 512, 8, 512, 50257, 51200),
+    "gpt2_7m": (4, 384, 12, 128, 257, 264),
+    "gpt2_15m": (6, 448, 14, 128, 257, 264),
     "gpt2_tiny": (2, 64, 4, 64, 257, 264),
     "gpt2_quickstart": (2, 192, 4, 128, 2048, 2048),
     "gpt2_shakespeare_char": (4, 128, 4, 64, 65, 66),
@@ -40,7 +42,7 @@ def test_the_groups_and_their_options_are_these() -> None:
         "optim": ["megatron_gpt2"],
         "precision": ["auto", "bf16", "fp32"],
         "parallel": ["default"],
-        "launch": ["auto", "dry_run", "join", "local"],
+        "launch": ["auto", "dry_run", "join", "local", "slurm"],
         "logger": ["none", "tensorboard", "wandb"],
         "model": sorted(SHAPES),
         "experiment": ["quickstart", "shakespeare_char"],

@@ -23,6 +23,7 @@ VALUES = {
     float: st.floats(allow_nan=False),
     bool: st.booleans(),
     Gelu: st.sampled_from(Gelu),
+    list[int]: st.lists(st.integers(-(2**63), 2**63), max_size=4),
     list[float]: st.lists(st.floats(allow_nan=False), max_size=4),
     list[str]: st.lists(TEXT, max_size=3),
     list[BlendPart]: st.lists(st.builds(BlendPart, weight=st.floats(allow_nan=False), path=TEXT), max_size=3),

@@ -49,7 +49,6 @@ def test_overrides_flags_and_config_dirs_are_told_apart() -> None:
     [
         ("--explain", "explain=VALUE"),
         ("--tensor-parallel=2", "tensor_parallel=2"),
-        ("-m", "one value"),
         ("--local-rank=0", "local_rank=0"),
         ("-5", "key=value"),
         ("--config-dir", "--config-dir DIR"),
@@ -59,3 +58,20 @@ def test_other_flags_are_refused_with_a_hint(word: str, remedy: str) -> None:
     (problem,) = parse([word]).problems
     assert problem.where == word
     assert remedy in problem.remedy
+
+
+@pytest.mark.parametrize("word", ["-m", "--multirun"])
+def test_a_command_without_sweeps_says_so(word: str) -> None:
+    given = parse([word, "tp=1,2"])
+    assert given.multirun
+    given.refuse_sweeps(can_sweep=False)
+    (problem,) = given.problems
+    assert (problem.where, problem.remedy) == ("-m", "give one value of each key")
+
+
+def test_a_study_without_m_is_told_to_add_it() -> None:
+    given = parse(["study=weak_scaling_cpu", "tp=2"])
+    given.refuse_sweeps(can_sweep=True)
+    (problem,) = given.problems
+    assert problem.remedy == "add -m: mlm-train -m study=weak_scaling_cpu"
+    assert given.overrides == ["tp=2"]

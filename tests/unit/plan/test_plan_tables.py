@@ -76,3 +76,36 @@ def test_sixteen_bit_products_are_faster_than_fp32_on_every_device() -> None:
     for name, peak in PEAKS.items():
         assert peak.fp32 is None or peak.fp16 > 1.9 * peak.fp32, name
         assert peak.bf16 in (None, peak.fp16), name
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "operations", "boost_ghz"),
+    [
+        # Streaming multiprocessors, fp16 operations of one per cycle (accumulated in fp32), boost clock: the
+        # vendor's architecture papers, not its TFLOP/s.
+        ("Tesla V100-SXM2-32GB", 80, 1024, 1.530),
+        ("Tesla V100-PCIE-16GB", 80, 1024, 1.380),
+        ("Tesla V100S-PCIE-32GB", 80, 1024, 1.597),
+        ("Tesla T4", 40, 1024, 1.590),
+        ("NVIDIA A100-SXM4-80GB", 108, 2048, 1.410),
+        ("NVIDIA A30", 56, 2048, 1.440),
+        ("NVIDIA A40", 84, 1024, 1.740),
+        ("NVIDIA A10", 72, 1024, 1.695),
+        ("NVIDIA L4", 58, 1024, 2.040),
+        ("NVIDIA L40", 142, 512, 2.490),
+        ("NVIDIA L40S", 142, 1024, 2.490),
+        ("NVIDIA H100 80GB HBM3", 132, 4096, 1.830),
+        ("NVIDIA H100 PCIe", 114, 4096, 1.620),
+        ("NVIDIA H200 NVL", 132, 4096, 1.545),
+        ("NVIDIA B200", 148, 8192, 1.860),
+        ("NVIDIA RTX A6000", 84, 1024, 1.800),
+        ("NVIDIA RTX 6000 Ada Generation", 142, 1024, 2.505),
+        ("NVIDIA GeForce RTX 3090", 82, 512, 1.695),
+        ("NVIDIA GeForce RTX 4090", 128, 512, 2.520),
+        ("NVIDIA GeForce RTX 5090", 170, 512, 2.407),
+    ],
+)
+def test_the_stated_peak_is_what_the_units_do_at_their_boost_clock(
+    name: str, units: int, operations: int, boost_ghz: float
+) -> None:
+    assert peak_tflops(name, "fp16") == pytest.approx(units * operations * boost_ghz / 1e3, rel=0.01)

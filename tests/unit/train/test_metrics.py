@@ -23,8 +23,9 @@ def clock(monkeypatch):
     return state
 
 
-def window(tokens: int = 512, flops: float = 3e12, peak: float | None = None) -> Window:
-    return Window(Mesh.single(), torch.device("cpu"), tokens=tokens, flops=flops, peak=peak)
+def window(peak: float | None = None) -> Window:
+    device = torch.device("cpu")
+    return Window(Mesh.single(), device, tokens=512, flops=3e12, hardware_flops=4e12, peak=peak)
 
 
 def test_a_window_waits_for_the_device_once_and_counts_the_whole_job(clock):
@@ -41,6 +42,7 @@ def test_a_window_waits_for_the_device_once_and_counts_the_whole_job(clock):
     assert speed.tokens_per_s == pytest.approx(512 / 0.5)
     assert speed.throughput_pflops == pytest.approx(3e12 / 0.5 / 1e15)
     assert speed.mfu == pytest.approx(1.0)
+    assert speed.hfu == pytest.approx(4 / 3), "what is recomputed counts for the hardware alone"
 
 
 def test_time_outside_the_steps_is_left_out(clock):
@@ -59,7 +61,20 @@ def test_an_unknown_peak_gives_no_utilisation(clock):
     w = window(peak=None)
     w.add(1, 0.1, torch.tensor(1.0), torch.tensor(1.0))
     clock["now"] += 1.0
-    assert w.close()[1].mfu is None
+    speed = w.close()[1]
+    assert (speed.mfu, speed.hfu) == (None, None)
+
+
+def test_a_window_that_was_recorded_has_losses_and_no_speed_and_the_next_one_begins_after_it(clock):
+    w = window()
+    w.add(1, 0.1, torch.tensor(7.0), torch.tensor(1.0))
+    clock["now"] += 5.0
+    records, speed = w.close(timed=False)
+    assert [record.loss for record in records] == [7.0]
+    assert speed is None
+    w.add(2, 0.1, torch.tensor(1.0), torch.tensor(1.0))
+    clock["now"] += 0.25
+    assert w.close()[1].step_time_s == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""From finished runs to a page people look at: reading, arithmetic, tables, figures. No torch."""

@@ -1,0 +1,1 @@
+"""Several runs that belong together: their definition, their points, the record of what became of them."""
