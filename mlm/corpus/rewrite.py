@@ -70,7 +70,9 @@ def output_problems(out: Path, option: str, size: int, *, overwrite: bool) -> li
         return [Problem(f"{option} {out}", wrong, "make it first")]
     there = [path.name for path in (bin_path(out), idx_path(out), metadata_path(out)) if path.exists()]
     if there and not overwrite:
-        return [Problem(f"{option} {out}", f"exists ({', '.join(there)})", "use another name, or --overwrite")]
+        return [
+            Problem(f"{option} {out}", f"exists ({', '.join(there)})", "use another name, or --overwrite")
+        ]
     free = shutil.disk_usage(out.parent).free
     if size > free:
         wrong = f"takes {size:,} bytes, and {free:,} are free in {out.parent}"

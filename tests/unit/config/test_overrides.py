@@ -90,7 +90,8 @@ def test_a_list_of_mappings_is_typed_as_one_quoted_word(monkeypatch: pytest.Monk
 def test_a_list_of_mappings_is_read_from_a_file(tmp_path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mine.yaml").write_text(
-        "name: mine\npath: null\nsplit: [1]\nblend:\n  - {weight: 1e-3, path: /a}\n  - weight: 2\n    path: /b\n"
+        "name: mine\npath: null\nsplit: [1]\n"
+        "blend:\n  - {weight: 1e-3, path: /a}\n  - weight: 2\n    path: /b\n"
     )
     blend = compose(["data=mine"], [tmp_path]).data.blend
     assert blend == [BlendPart(weight=0.001, path="/a"), BlendPart(weight=2.0, path="/b")]
