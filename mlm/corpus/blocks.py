@@ -19,7 +19,6 @@ BLOCK_BYTES = 4 << 20
 FILES_PER_BLOCK = 512
 ROWS_AT_ONCE = 256
 MAX_DOCUMENT_BYTES = 256 << 20
-TEXT_UNITS = ("file", "paragraph", "line")
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def cut_sources(sources: Sequence[Source], cutting: Cutting, begin: Cursor) -> I
     number = begin.source
     while number < len(sources):
         if sources[number].format == "txt" and cutting.text_unit == "file":
-            block = _small_files(sources, number)
+            block = _small_files(sources, number, cutting.max_document_bytes)
             yield block
             number = block.stop
         else:
@@ -73,7 +72,7 @@ def cut_sources(sources: Sequence[Source], cutting: Cutting, begin: Cursor) -> I
         begin = Cursor(number)
 
 
-def _small_files(sources: Sequence[Source], first: int) -> Block:
+def _small_files(sources: Sequence[Source], first: int, longest: int) -> Block:
     stop, size = first, 0
     while stop < len(sources) and stop - first < FILES_PER_BLOCK and sources[stop].format == "txt":
         size += sources[stop].size or 0
@@ -86,7 +85,7 @@ def _small_files(sources: Sequence[Source], first: int) -> Block:
     if sources[first].path == "-":
         # Only this process has it.
         with open_source(sources[first]) as file:
-            data = file.read(MAX_DOCUMENT_BYTES + 1)
+            data = file.read(longest + 1)
     return Block(first, "files", first, stop, data, True, size, Cursor(stop))
 
 

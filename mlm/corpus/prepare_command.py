@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from mlm.corpus.partial import partial_folder
 from mlm.corpus.prepare import InvalidRecords, Outcome, prepare
 from mlm.corpus.prepare_options import Options
 from mlm.corpus.progress import size_text, time_text
@@ -37,6 +38,11 @@ def prepare_command(args: argparse.Namespace) -> int:
     except InvalidRecords as error:
         print(_invalid(error), file=sys.stderr, flush=True)
         return EXIT_REFUSED
+    except KeyboardInterrupt:
+        folder = partial_folder(options.prefix)
+        if folder.exists():
+            _say(f"stopped; the same command goes on from what is in {folder}")
+        raise
     print(summary(options, outcome))
     return 0
 

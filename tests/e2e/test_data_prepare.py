@@ -6,6 +6,7 @@ import json
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -100,6 +101,23 @@ def test_killed_at_ten_random_moments_it_ends_with_the_bytes_of_an_undisturbed_r
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         f"{name}_text_document.{kind}" for name in ("made", "whole") for kind in ("bin", "idx", "json")
     ]
+
+
+def test_ctrl_c_ends_everything_at_once_and_says_how_to_go_on(tmp_path: Path, corpus: Path) -> None:
+    made, journal = tmp_path / "made", tmp_path / "made.partial" / "journal.jsonl"
+    process = subprocess.Popen(
+        [*RESTLESS, "prepare", str(corpus), "--out", str(made)], stderr=subprocess.PIPE, text=True
+    )
+    deadline_s = time.monotonic() + 60
+    while not journal.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    workers = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == f"mlm-data prepare: stopped; the same command goes on from what is in {made}.partial\n"
+    assert not psutil.wait_procs(workers, timeout=30)[1]
+    assert run(corpus, "--out", made).returncode == 0
 
 
 def test_when_files_cannot_grow_it_says_so_and_leaves_no_dataset(tmp_path: Path, corpus: Path) -> None:
