@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from mlm.config.fields import flatten
+from mlm.config.fields import flatten, schema_fields
 from mlm.config.schema import TrainConfig
 from mlm.config.store import load_config
 from mlm.errors import ConfigError
@@ -36,13 +37,13 @@ def config_hash(config: TrainConfig, open_values: Mapping[str, Any] | None = Non
     """sha256 of what is run: where it writes, how it is launched and who else logs it are left out.
 
     open_values, asked() of the composed configuration, stands in for what a resolved one has filled in:
-    config_hash(composed) == config_hash(resolved, asked(composed)).
+    config_hash(composed) == config_hash(resolved, asked(composed)). Values that are their field's default are
+    left out too, so that a field that a later mlm adds does not make strangers of finished runs.
     """
     values = flatten(config) | dict(open_values or {})
-    counted = {
-        key: value.name if isinstance(value, Enum) else value for key, value in values.items() if _counts(key)
-    }
-    return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()
+    fields = schema_fields()
+    counted = {key: value for key, value in values.items() if _counts(key) and value != fields[key].default}
+    return hashlib.sha256(json.dumps(counted, sort_keys=True, default=_as_json).encode()).hexdigest()
 
 
 def is_finished(run_dir: Path, wanted: str, open_values: Mapping[str, Any]) -> bool:
@@ -53,6 +54,11 @@ def is_finished(run_dir: Path, wanted: str, open_values: Mapping[str, Any]) -> b
         return config_hash(load_config(run_dir / "config.yaml"), open_values) == wanted
     except ConfigError:
         return False
+
+
+def _as_json(value: Any) -> Any:
+    """An Enum by its name, an element of a list of mappings as a mapping."""
+    return value.name if isinstance(value, Enum) else asdict(value)
 
 
 def _counts(key: str) -> bool:

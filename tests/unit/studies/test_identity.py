@@ -19,6 +19,7 @@ CASES = [[f"model={name}"] for name in MODELS] + [
     ["precision=bf16", "launch.threads=3", "dp=2"],
     ["tokenizer=sentencepiece", "tokenizer.vocab_size=200"],
     ["optim.decay_steps=500", "optim.clip_grad_norm=null", "train.eval_samples=null"],
+    ["data=blend", "data.blend=[{weight: 0.3, path: /a}, {weight: 0.7, path: /b}]"],
 ]
 
 
@@ -45,6 +46,7 @@ def test_a_run_s_config_yaml_has_the_hash_of_what_was_asked_for(overrides, tmp_p
         "data.split=[80,10,10]",
         "model.dropout=0",
         "eval.limit=3",
+        "data.blend=[{weight: 1, path: /a}]",
     ],
 )
 def test_what_changes_a_run_changes_its_hash(override):
@@ -93,3 +95,14 @@ def test_a_run_is_finished_by_its_summary_and_the_same_configuration_only(tmp_pa
     finish(tmp_path, ["tp=2"])
     (tmp_path / "summary.json").unlink()
     assert not is_finished(tmp_path, wanted, left_open)
+
+
+def test_a_run_of_an_earlier_version_without_some_fields_stays_finished(tmp_path):
+    config = compose(["tp=2", "train.steps=3"])
+    finish(tmp_path, ["tp=2", "train.steps=3"])
+    path = tmp_path / "config.yaml"
+    lines = path.read_text().splitlines()
+    older = [line for line in lines if not line.startswith(("profile", "deterministic", "  sample_tokens"))]
+    assert len(older) < len(lines) - 2
+    path.write_text("\n".join(older) + "\n")
+    assert is_finished(tmp_path, config_hash(config), asked(config))
