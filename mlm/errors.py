@@ -45,5 +45,9 @@ class LaunchError(MlmError):
     """Workers cannot be started or joined."""
 
 
+class HangError(MlmError):
+    """A collective that some rank has not come to in time."""
+
+
 class TrainError(MlmError):
     """Training cannot go on, for instance because the loss is no longer a number."""

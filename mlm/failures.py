@@ -15,8 +15,10 @@ from mlm.errors import MlmError
 
 LAUNCHER_PID = "MLM_LAUNCHER_PID"
 """Set in workers that one of our commands started; absent where torchrun or srun did."""
+STARTED = "MLM_STARTED"
+"""time.time() of the command that a worker belongs to."""
 FAILURES_ARE_READ = "MLM_FAILURES_ARE_READ"
-"""Set where one of our commands has started srun and will report the failures of its tasks."""
+"""Set where srun starts the workers and one of our commands, which started srun, reports their failures."""
 
 
 @dataclass(frozen=True)

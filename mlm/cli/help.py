@@ -33,6 +33,9 @@ keys (dotted names of mlm/config/schema.py; these are the usual ones):
   data.path=PREFIX             PREFIX.bin and PREFIX.idx, or a .txt file
   eval.tasks=[lambada] eval.interval=1000      what mlm-eval measures, while training
   run_dir=runs/first seed=1    where the run writes (never over an earlier one); random numbers
+  checkpoint.interval=500      save every so many steps, not only at the end
+  resume=auto                  go on with the run in run_dir, from its newest whole checkpoint, at any tp, dp;
+                               resume=PATH from another one, init_from=PATH with its weights, at step 0
   sweep_dir=runs/mine          with -m, where all runs go
 
 -m, --multirun makes several runs, one after the other, and a study.json for mlm-report. Values are listed,

@@ -20,7 +20,7 @@ __all__ = ["check", "check_evaluation", "resolved"]
 NAMES: dict[str, tuple[str, ...]] = {
     "model.architecture": ("gpt2",),
     "tokenizer.kind": ("gpt2", "sentencepiece", "char", "byte", "wordpiece", "hf"),
-    "precision.name": ("auto", "fp32", "bf16"),
+    "precision.name": ("auto", "fp32", "bf16", "fp16"),
     "precision.matmul": ("auto", "highest", "medium"),
     "launch.mode": ("auto", "local", "join", "slurm", "dry_run"),
     "launch.device": ("auto", "cuda", "cpu"),
@@ -57,11 +57,14 @@ def check(config: TrainConfig) -> list[Problem]:
         wrong = "is for eval.tasks, which names none"
         remedy = "name tasks as eval.tasks=[lambada], or use eval.interval=0"
         problems.append(Problem(f"eval.interval={config.eval.interval}", wrong, remedy))
+    if usable("precision.initial_loss_scale", "precision.min_loss_scale"):
+        problems += _loss_scale(config)
     if usable("train.steps"):
         problems += profile_problems(config)
     if config.sweep_dir is not None:
         where, remedy = f"sweep_dir={config.sweep_dir}", "use run_dir=, or add -m to make several runs"
         problems.append(Problem(where, "is for several runs, and this is one", remedy))
+    problems += _beginning(config)
     if usable("optim.lr", "optim.min_lr") and config.optim.min_lr > config.optim.lr:
         where = f"optim.min_lr={config.optim.min_lr:g}"
         wrong = f"is above optim.lr={config.optim.lr:g}, where the cosine starts"
@@ -72,6 +75,9 @@ def check(config: TrainConfig) -> list[Problem]:
 def check_evaluation(config: EvalConfig) -> list[Problem]:
     """The same of mlm-eval: what is wrong with its numbers and names by themselves."""
     problems, _ = single_values(flatten(config), schema_fields(EvalConfig), EVAL_RANGES)
+    if config.launch.max_restarts > 0:
+        where = f"launch.max_restarts={config.launch.max_restarts}"
+        problems.append(Problem(where, "is for a training, which has checkpoints", "leave it out"))
     return problems + slurm_problems(config.launch)
 
 
@@ -175,6 +181,26 @@ def _schedule(config: TrainConfig) -> list[Problem]:
     shorter = f"use optim.warmup_steps={max(end // 100, min(1, end - 1))}"
     longer = f", or optim.decay_steps={100 * optim.warmup_steps} to run the start of a longer schedule"
     return [Problem(f"optim.warmup_steps={optim.warmup_steps}", wrong, shorter + longer)]
+
+
+def _beginning(config: TrainConfig) -> list[Problem]:
+    resume, found = config.resume, []
+    if resume == "auto" and config.run_dir is None:
+        wrong = "continues the run in run_dir, which is not set and would be a new one each time"
+        found.append(Problem("resume=auto", wrong, "add run_dir=DIR, or use resume=PATH"))
+    if resume not in ("auto", "never") and config.init_from is not None:
+        wrong = f"brings weights, and so does resume={resume}"
+        remedy = "use resume to go on with a training, init_from to begin one at step 0"
+        found.append(Problem(f"init_from={config.init_from}", wrong, remedy))
+    return found
+
+
+def _loss_scale(config: TrainConfig) -> list[Problem]:
+    initial, floor = config.precision.initial_loss_scale, config.precision.min_loss_scale
+    if initial >= floor:
+        return []
+    where, wrong = f"precision.initial_loss_scale={initial:g}", f"is below precision.min_loss_scale={floor:g}"
+    return [Problem(where, wrong, f"use precision.initial_loss_scale={floor:g} or more")]
 
 
 def _around(value: int, valid: Iterable[int]) -> list[int]:

@@ -39,6 +39,7 @@ TRAIN = Spec(
         "tokenizer.path",
         "run_dir",
         "sweep_dir",
+        "init_from",
         "eval.task_paths",
     ),
 )

@@ -127,9 +127,21 @@ class PrecisionConfig:
     """Number formats."""
 
     name: str
-    """fp32; bf16 (autocast over fp32 parameters); auto: bf16 where the accelerator has it, else fp32."""
+    """fp32; bf16, fp16 (autocast over fp32 parameters); auto: bf16, else fp16 on accelerators; CPU fp32."""
     matmul: str = "auto"
     """Products of fp32 matrices: highest; medium; auto: on CPU medium if a probe finds it fp32-accurate."""
+
+
+@dataclass(kw_only=True)
+class TrainPrecisionConfig(PrecisionConfig):
+    """Number formats of training, and the dynamic loss scale of fp16 (section 4.2)."""
+
+    initial_loss_scale: float = 65536.0
+    """fp16: what the loss is multiplied by at first, so that small gradients are not rounded to zero."""
+    scale_growth_steps: int = 1000
+    """fp16: the loss scale doubles after so many updates in a row; an overflow skips the step, halving it."""
+    min_loss_scale: float = 1.0
+    """fp16: the loss scale is never below; an overflow there counts as a bad step (train.max_bad_steps)."""
 
 
 @dataclass(kw_only=True)
@@ -166,8 +178,26 @@ class TrainLoopConfig:
     """Limit of the validation at the end, in samples; null: all."""
     save: bool = True
     """Write a checkpoint at the end."""
+    max_hours: float | None = None
+    """Hours from the command until the run saves and ends, to be resumed (exit code 75); null: no limit."""
+    max_bad_steps: int = 0
+    """Steps in a row whose loss or gradients are not finite that are skipped; one more ends the run."""
     sample_tokens: int = 64
     """Tokens of text to generate at the end; 0: none."""
+
+
+@dataclass(kw_only=True)
+class CheckpointConfig:
+    """When checkpoints are written during a run, and which are kept."""
+
+    interval: int = 0
+    """Steps between checkpoints; 0: only at the end (train.save) and when the run is stopped in order."""
+    keep_last: int = 2
+    """Newest checkpoints to keep; older ones are deleted once a newer one is complete."""
+    keep_every: int = 0
+    """Keep for good the checkpoints whose step is a multiple of this; 0: none."""
+    asynchronous: bool = True
+    """Copy the state to memory and write it while training goes on (as much CPU memory as a rank's state)."""
 
 
 @dataclass(kw_only=True)
@@ -196,8 +226,12 @@ class LaunchConfig:
     """cuda, cpu, or auto: cuda when this machine has devices and the installed torch can use them."""
     threads: int | None = None
     """CPU threads per worker; null: the cores shared out among the workers of this machine."""
-    failure_grace_s: float = 8.0
-    """Seconds from one worker's failure, or a signal, until the remaining workers are killed."""
+    failure_grace_s: float = 10.0
+    """Seconds from one worker's failure until the remaining workers are killed."""
+    save_grace_s: float = 600.0
+    """Seconds that a signal leaves to finish the step and save, until the workers are killed."""
+    max_restarts: int = 0
+    """How often a run whose worker died is started again from its newest checkpoint."""
     timeout_s: float = 1800.0
     """Seconds a collective may take before the run is ended."""
     devices_per_node: int | None = None
@@ -232,11 +266,12 @@ class TrainConfig:
     tokenizer: TokenizerConfig
     data: DataConfig
     optim: OptimConfig
-    precision: PrecisionConfig
+    precision: TrainPrecisionConfig
     parallel: ParallelConfig
     launch: LaunchConfig
     logger: LoggerConfig
     train: TrainLoopConfig = field(default_factory=TrainLoopConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     eval: EvalDuringTrainingConfig = field(default_factory=EvalDuringTrainingConfig)
     tp: int = 1
     """Tensor-parallel degree: how many ranks share each layer (section 3)."""
@@ -253,7 +288,11 @@ class TrainConfig:
     profile_steps: list[int] | None = None
     """Steps to record, counted from 1, at most ten; null: the last three. Throughput leaves them out."""
     run_dir: str | None = None
-    """Where the run writes; null: runs/<model>-<date>-<time>. Never an existing run's."""
+    """Where the run writes; null: runs/<model>-<date>-<time>. An existing run's only with resume."""
+    resume: str = "never"
+    """never; auto: from run_dir's newest whole checkpoint; or a run or checkpoint directory to go on from."""
+    init_from: str | None = None
+    """A run or one of its checkpoints/step_N whose weights training starts from, at step 0; null: random."""
     sweep_dir: str | None = None
     """With -m, where all runs go; null: runs/<study>, or runs/sweep-<hash> of what was typed."""
 

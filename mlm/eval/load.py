@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from mlm.checkpoint.save import load_weights
+from mlm.checkpoint.load import load_weights
 from mlm.config.schema import ModelConfig
 from mlm.config.store import load_config
 from mlm.data.tokenizers import Tokenizer, load_tokenizer
@@ -78,7 +78,7 @@ def read_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     path = checkpoint.data_path
     try:
         description = json.loads(path.read_text(encoding="utf-8"))["tokenizer"]
-        return load_tokenizer(description, checkpoint.run_dir)
+        return load_tokenizer(description, path.parent)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{path} does not describe a tokenizer ({type(error).__name__}: {error}): "

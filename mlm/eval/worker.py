@@ -19,10 +19,19 @@ logger = logging.getLogger("mlm")
 
 def main(config_path: str | Path) -> int:
     """Evaluate as the resolved configuration says; returns the process's exit code, 0 or 1."""
-    listen()
+    listen(orderly=False)
     config = load_config(config_path, EvalConfig)
     assert config.out is not None, "the launcher resolves out"
-    return work(lambda: _evaluate(config), Path(config.out), "mlm-eval")
+    out = Path(config.out)
+    return work(lambda: _watched(config, out), out, "mlm-eval")
+
+
+def _watched(config: EvalConfig, out: Path) -> None:
+    from mlm.train.watchdog import Watchdog, watch
+
+    with Watchdog(out, config.launch.timeout_s, nccl=config.launch.device == "cuda"):
+        watch("the evaluation")
+        _evaluate(config)
 
 
 def _evaluate(config: EvalConfig) -> None:

@@ -28,6 +28,8 @@ class Command(Generic[C]):
     of the job, made by it, and the configuration in which nothing is left to be decided.
     folder_key: what names the directory of the job, run_dir or out. job_name: of a job in a queue.
     a_slip_misleads: whether, after a mistyped choice, the problems of what stands there instead are noise.
+    restart: makes the directory ready for another attempt, when workers have died, and returns the checkpoint
+    that it goes on from; None: what has failed stays so.
     """
 
     spec: Spec[C]
@@ -41,3 +43,4 @@ class Command(Generic[C]):
     folder_key: str
     job_name: Callable[[C], str]
     a_slip_misleads: bool
+    restart: Callable[[Path, Say], Path | None] | None = None

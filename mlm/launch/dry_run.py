@@ -24,6 +24,7 @@ from mlm.launch.plan_text import (
     process_rows,
 )
 from mlm.launch.preflight import Launch
+from mlm.launch.resume import outlook
 from mlm.plan.flops import MODEL_FLOPS_FORMULA, model_flops_per_step
 from mlm.plan.memory import ACTIVATIONS_NOTE, static_memory
 from mlm.plan.parameters import count_parameters, count_real_parameters, padded_vocab_size
@@ -117,19 +118,22 @@ def _flop(flops: float) -> str:
 def _run_rows(config: TrainConfig, launch: Launch) -> list[tuple[str, str]]:
     samples = config.train.steps * config.train.global_batch_size
     files = "config.yaml overrides.txt environment.json data.json metrics.jsonl train.log summary.json"
-    folders = (" checkpoints/" if config.train.save else "") + (" profile/" if config.profile else "")
+    folders = (" checkpoints/" if config.train.save or config.checkpoint.interval else "") + (
+        " profile/" if config.profile else ""
+    )
     return [
         ("steps", f"{config.train.steps:,}, {samples * config.model.seq_length:,} tokens"),
         ("data", f"{config.data.name}: {_data(config)}"),
         *_epoch_rows(config, samples),
         ("tokenizer", config.tokenizer.kind),
         ("precision", config.precision.name if config.precision.name != "auto" else _auto_precision(launch)),
+        ("begins", outlook(config, launch.run_dir)),
         ("writes", f"{launch.run_dir}: {files}{folders}"),
     ]
 
 
 def _auto_precision(launch: Launch) -> str:
-    return f"{launch.precision} on {launch.device} here (auto: bf16 where the accelerator has it, else fp32)"
+    return f"{launch.precision} on {launch.device} here (auto: bf16, else fp16 on accelerators, fp32 on CPUs)"
 
 
 def _data(config: TrainConfig) -> str:

@@ -26,6 +26,7 @@ from mlm.launch.plan_text import (
     process_rows,
 )
 from mlm.launch.preflight import Launch, place
+from mlm.launch.resume_checks import sentences
 from mlm.plan.parameters import count_parameters
 
 _WORKER = "mlm.eval.worker"
@@ -70,8 +71,11 @@ def _fits(model: ModelConfig, tp: int, launch: Launch, machine: Machine) -> list
 
 
 def _prepare(config: EvalConfig, launch: Launch, say: Say) -> tuple[Path, EvalConfig]:
-    """Raises ConfigError when the directory can no longer be made."""
+    """Raises ConfigError when the checkpoint is damaged or the directory can no longer be made."""
     checkpoint, _ = checks.read_checkpoint(config.checkpoint or "")
+    damaged = sentences("checkpoint", checkpoint, contents=True)
+    if damaged:
+        raise ConfigError(damaged)
     paths = checks.settled_paths(config.tasks, config.task_paths)
     out = rundir.create(launch.run_dir, given=config.out is not None, key="out", job_id=launch.job_id)
     return out, replace(

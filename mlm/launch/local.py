@@ -7,17 +7,20 @@ import logging
 import os
 import platform
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlm.errors import LaunchError
-from mlm.failures import LAUNCHER_PID
+from mlm.failures import LAUNCHER_PID, STARTED
+from mlm.launch import signals
+from mlm.launch.signals import Signals
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.agent.server.api import WorkerSpec
@@ -27,8 +30,10 @@ MONITOR_INTERVAL_S = 0.1
 LEFTOVER_GRACE_S = 1.0
 """Seconds that processes which workers started may take to follow them."""
 
-_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""Signals the elastic agent passes on to the workers."""
+END_NOW = signal.SIGHUP
+"""Ends a worker at once, with nothing saved; SIGTERM only asks for it, and a peer's death leaves no time."""
+_AGENTS_OWN = signal.SIGQUIT
+"""The one signal that is left to the elastic agent, which ends the workers over it."""
 
 # glibc hands every large tensor back to the system and asks for it again in the next step; with these a
 # training step on CPU takes 16 to 29 % less time. Values in bytes.
@@ -44,12 +49,16 @@ class Outcome:
     """How the workers ended.
 
     first_exits: rank -> exit status (negative: signal) of those that had ended when the launcher first
-    looked at a failure; later ones are its doing. signal: the one the launcher itself received.
+    looked at a failure; later ones are its doing. heard: the first signal the launcher itself received, which
+    asks the workers to save and end. killed_by: the one over which they were killed instead: a second one,
+    or the first when they had not ended within the saving grace (overdue).
     """
 
     succeeded: bool = False
     first_exits: dict[int, int] = field(default_factory=dict)
-    signal: signal.Signals | None = None
+    heard: signal.Signals | None = None
+    killed_by: signal.Signals | None = None
+    overdue: bool = False
 
 
 def worker_environment(
@@ -68,49 +77,82 @@ def worker_environment(
         ours["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     ours = {name: value for name, value in ours.items() if name not in environment}
     ours |= {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
-    return ours | {LAUNCHER_PID: str(os.getpid()), "MLM_STARTED": repr(started_s)}
+    return ours | {LAUNCHER_PID: str(os.getpid()), STARTED: repr(started_s)}
 
 
 def run_workers(
-    arguments: list[str], processes: int, environment: Mapping[str, str], grace_s: float
+    arguments: list[str],
+    processes: int,
+    environment: Mapping[str, str],
+    *,
+    failure_grace_s: float,
+    save_grace_s: float,
+    tell: Callable[[str], None],
 ) -> Outcome:
     """Run `python ARGUMENTS` as ranks 0..processes-1 of one job and return when none of them is left.
 
-    After the first failure, or a signal to this process (which is passed on), the others have grace_s
-    seconds until they are killed. The rendezvous port is one the system finds free.
-    Raises LaunchError when no worker could be started.
+    After the first failure the others have failure_grace_s seconds until they are killed. A signal to this
+    process is passed on, and they have save_grace_s seconds to end; a second one kills them at once. tell:
+    says a line to the user, and may be called by a signal's handler. The rendezvous port is one the system
+    finds free. Raises LaunchError when no worker could be started.
     """
     with _environment(environment), tempfile.TemporaryDirectory(prefix="mlm_") as scratch:
+        outcome, workers = Outcome(), _Workers(save_grace_s, tell)
+        workers.heard.listen()
         _silence_elastic()
         from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.rendezvous import RendezvousError
 
-        outcome, workers = Outcome(), _Workers()
         try:
-            agent = _make_agent(arguments, processes, grace_s, workers, scratch)
+            agent = _make_agent(arguments, processes, failure_grace_s, workers, scratch)
             outcome.succeeded = not agent.run().is_failed()
             # Its store would otherwise be closed by the interpreter's end, in no particular order.
             agent.get_worker_group().spec.rdzv_handler.shutdown()
         except SignalException as error:
-            outcome.signal = signal.Signals(error.sigval)
-        except KeyboardInterrupt:
-            outcome.signal = signal.SIGINT
+            outcome.killed_by = signal.Signals(error.sigval)
         except (OSError, RendezvousError) as error:
             raise LaunchError(f"workers could not be started: {error}") from error
         finally:
-            _deaf_to_signals()
+            signals.ignore()
             workers.end()
-        outcome.first_exits = workers.first_exits
+        outcome.first_exits, outcome.overdue = workers.first_exits, workers.overdue
+        outcome.heard = workers.heard.first
+        outcome.killed_by = workers.heard.second or (outcome.heard if workers.overdue else outcome.killed_by)
         return outcome
 
 
-@dataclass
 class _Workers:
-    """The processes of this machine, remembered so that none is left behind."""
+    """The processes of this machine: asked to stop, killed when they must be, none left behind.
 
-    ranks: dict[int, int] = field(default_factory=dict)
-    """pid -> global rank."""
-    first_exits: dict[int, int] = field(default_factory=dict)
+    ranks: pid -> global rank. first_exits: see Outcome. heard: what this process was asked for.
+    """
+
+    def __init__(self, save_grace_s: float, tell: Callable[[str], None]):
+        self.ranks: dict[int, int] = {}
+        self.first_exits: dict[int, int] = {}
+        self.overdue = False
+        self.heard = Signals(on_first=self._ask, on_second=self._kill)
+        self._save_grace_s, self._tell = save_grace_s, tell
+        self._started: list[subprocess.Popen[Any]] = []
+
+    def have_started(self, started: dict[int, subprocess.Popen[Any]]) -> None:
+        """started: global rank -> process. What was heard before is passed on now."""
+        self.ranks.update({process.pid: rank for rank, process in started.items()})
+        self._started = list(started.values())
+        if self.heard.first is not None:
+            self._pass_on(self.heard.first)
+
+    def look_at_the_clock(self) -> None:
+        """Kill the workers when the time to save is over."""
+        late = time.monotonic() - self.heard.first_at > self._save_grace_s
+        if self.heard.first is not None and late and not self.overdue:
+            self.overdue = True
+            self._kill(self.heard.first)
+
+    def exits(self) -> dict[int, int]:
+        """Rank -> exit status of those that have ended."""
+        statuses = {self.ranks[process.pid]: process.poll() for process in self._started}
+        return {rank: status for rank, status in statuses.items() if status is not None}
 
     def end(self) -> None:
         """Kill what is still in the workers' process groups (each worker leads its own)."""
@@ -120,6 +162,22 @@ class _Workers:
             groups = {group for group in groups if _kill_group(group, 0)}
             time.sleep(0.02 if groups else 0)
         for group in groups:
+            _kill_group(group, signal.SIGKILL)
+
+    def _ask(self, number: signal.Signals) -> None:
+        self._tell(
+            f"{number.name}: the workers save and end after this step, within {self._save_grace_s:g} s "
+            "(a second signal ends them at once)"
+        )
+        self._pass_on(number)
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        for process in self._started:
+            # END_NOW would not be a request.
+            process.send_signal(signal.SIGTERM if number == END_NOW else number)
+
+    def _kill(self, number: signal.Signals) -> None:
+        for group in self.ranks:
             _kill_group(group, signal.SIGKILL)
 
 
@@ -140,38 +198,38 @@ def _make_agent(
     Built from the agent's own classes rather than through elastic_launch, for two reasons: that one
     waits 30 s for workers that ignore SIGTERM, and asks CUDA for devices in the launcher.
     """
-    from torch.distributed.elastic.agent.server.api import WorkerGroup, WorkerSpec
+    from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec
     from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 
     class Agent(LocalElasticAgent):
         def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-            pids = super()._start_workers(worker_group)
-            for worker in worker_group.workers:
-                workers.ranks[pids[worker.local_rank]] = worker.global_rank
-            context: Any = self._pcontext
+            # A worker that is still loading its interpreter must not die of a signal that it could answer.
+            with signals.held_back():
+                pids = super()._start_workers(worker_group)
+                context: Any = self._pcontext
+                started = {
+                    worker.global_rank: context.subprocess_handlers[worker.local_rank].proc
+                    for worker in worker_group.workers
+                }
+                workers.have_started(started)
             close = context.close
 
             def close_within_grace(death_sig: signal.Signals | None = None, timeout: float = grace_s) -> None:
                 if not workers.first_exits:
-                    workers.first_exits.update(_ended(context, workers))
-                close(death_sig, min(timeout, grace_s))
+                    workers.first_exits.update(workers.exits())
+                close(END_NOW, min(timeout, grace_s))
 
             context.close = close_within_grace
             return pids
 
+        def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+            workers.look_at_the_clock()
+            return super()._monitor_workers(worker_group)
+
     spec = _worker_spec(WorkerSpec, arguments, processes)
     # The agent makes a folder for redirected output even when nothing is redirected.
     return Agent(spec=spec, logs_specs=DefaultLogsSpecs(log_dir=scratch))
-
-
-def _ended(context: Any, workers: _Workers) -> dict[int, int]:
-    statuses = {}
-    for handler in context.subprocess_handlers.values():
-        status = handler.proc.poll()
-        if status is not None:
-            statuses[workers.ranks[handler.proc.pid]] = status
-    return statuses
 
 
 def _worker_spec(spec_class: type[WorkerSpec], arguments: list[str], processes: int) -> WorkerSpec:
@@ -205,19 +263,13 @@ def _silence_elastic() -> None:
     logger.propagate = False
 
 
-def _deaf_to_signals() -> None:
-    """From here on only clearing up is left, which an impatient second Ctrl-C must not cut short."""
-    for number in _HANDLED:
-        with contextlib.suppress(ValueError):
-            signal.signal(number, signal.SIG_IGN)
-
-
 @contextlib.contextmanager
 def _environment(extra: Mapping[str, str]) -> Iterator[None]:
     """The agent hands on this process's environment, so workers' variables are set here for the while."""
     before = dict(os.environ)
-    handlers = {number: signal.getsignal(number) for number in _HANDLED}
+    handlers = {number: signal.getsignal(number) for number in (*signals.STOP, _AGENTS_OWN)}
     os.environ.update(extra)
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = _AGENTS_OWN.name
     try:
         yield
     finally:

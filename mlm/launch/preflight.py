@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Protocol
@@ -38,6 +38,7 @@ class Launch:
 
     processes: of the whole job; local_processes: on this machine; threads: of each on CPU.
     job_id: of the Slurm job around it all; slurm: the nodes and tasks that launch=slurm is to start.
+    goes_on: whether the run that run_dir holds already is continued.
     warnings: what the user should know though it forbids nothing.
     """
 
@@ -52,6 +53,7 @@ class Launch:
     warnings: tuple[str, ...] = ()
     job_id: str | None = None
     slurm: SlurmPlan | None = None
+    goes_on: bool = False
 
 
 def preflight(
@@ -61,18 +63,21 @@ def preflight(
     *,
     cwd: Path,
     now: datetime,
+    goes_on: bool = False,
     has_package: Callable[[str], bool] = lambda name: importlib.util.find_spec(name) is not None,
 ) -> tuple[Launch, list[Problem]]:
     """The launch that config means on this machine, and every problem that stands against it.
 
-    Touches nothing: no directory is made, no worker started.
+    goes_on: whether the run that run_dir holds is continued. Touches nothing: no directory is made, no worker
+    started.
     """
     run_dir = rundir.choose(config.run_dir, config.model.name, cwd, now)
     launch, problems = place(config, machine, environment, run_dir, "training")
     if launch.slurm is None:
         # The nodes of a Slurm job are not here; its tasks look at their own machine.
         problems += fit.problems(config, launch.device, launch.local_processes, machine)
-    problems += rundir.problems(run_dir, job_id=launch.job_id)
+    launch = replace(launch, goes_on=goes_on)
+    problems += rundir.problems(run_dir, job_id=launch.job_id, goes_on=goes_on)
     problems += _missing_logger(config, has_package)
     return launch, problems
 
@@ -189,10 +194,11 @@ def _precision(config: Layout, device: str, machine: Machine, problems: list[Pro
     asked = config.precision.name
     has_bf16 = all(accelerator.has_bf16 for accelerator in machine.accelerators)
     if asked == "auto":
-        return "bf16" if device == "cuda" and has_bf16 else "fp32"
+        # Devices without bf16 train in fp16, as those of the paper did.
+        return "fp32" if device != "cuda" else "bf16" if has_bf16 else "fp16"
     if asked == "bf16" and device == "cuda" and not has_bf16:
         wrong = f"needs a device of compute capability 8.0 or more, unlike {_names(machine)}"
-        problems.append(Problem("precision=bf16", wrong, "use precision=fp32"))
+        problems.append(Problem("precision=bf16", wrong, "use precision=fp16, or fp32"))
     return asked
 
 

@@ -43,12 +43,21 @@ def write_run_files(
     environment: Mapping[str, str],
 ) -> Path:
     """Write config.yaml (resolved), overrides.txt and environment.json; returns the path of config.yaml."""
-    (run_dir / "overrides.txt").write_text("".join(f"{override}\n" for override in overrides))
+    write_whole(run_dir / "overrides.txt", "".join(f"{override}\n" for override in overrides))
     about = describe_environment(machine, command=command, environment=environment)
-    (run_dir / "environment.json").write_text(json.dumps(about, indent=2) + "\n")
+    write_whole(run_dir / "environment.json", json.dumps(about, indent=2) + "\n")
     path = run_dir / "config.yaml"
-    save_config(config, path)
+    partial = path.with_name(f"{path.name}.tmp")
+    save_config(config, partial)
+    partial.replace(path)
     return path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The file with its whole content, or as it was: a run that goes on replaces its own files."""
+    partial = path.with_name(f"{path.name}.tmp")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
 
 
 def describe_environment(

@@ -9,10 +9,13 @@ from datetime import datetime
 from pathlib import Path
 
 from mlm.errors import ConfigError, Problem
+from mlm.launch.lock import LAUNCHER_LOCK
 
 _WRITABLE = "name a directory you can write to"
 JOB_FILE, JOB_ID_FILE = "job.sbatch", "slurm_job_id"
 """What a submitted job's directory holds before the job has started, beside slurm-ID.log."""
+_OF_A_RUN = ("config.yaml", "resume.json", LAUNCHER_LOCK)
+"""Any of them makes a directory a run's; the lock is what a run writes first."""
 
 
 def choose(run_dir: str | None, model: str, cwd: Path, now: datetime) -> Path:
@@ -31,19 +34,32 @@ def free(path: Path) -> Path:
     return next(candidate for candidate in numbered if not candidate.exists())
 
 
-def problems(path: Path, key: str = "run_dir", job_id: str | None = None) -> list[Problem]:
+def holds_run(path: Path) -> bool:
+    """Whether a run was begun in that directory, however little there is of it."""
+    try:
+        return any((path / name).exists() for name in _OF_A_RUN)
+    except OSError:
+        return False
+
+
+def problems(
+    path: Path, key: str = "run_dir", job_id: str | None = None, *, goes_on: bool = False
+) -> list[Problem]:
     """Why nothing can be written there; an empty directory is as good as none. key: what named it.
 
     job_id: the Slurm job that this process is part of; the files of its own submission do not count.
+    goes_on: whether the run that is there already is continued.
     """
     where = f"{key}={path}"
     try:
         if path.exists() and not path.is_dir():
             return [Problem(where, "is a file", "name a directory that does not exist yet")]
-        if path.is_dir() and any(path.iterdir()) and not _is_submission(path, job_id):
-            what = "a run" if (path / "config.yaml").exists() else "files"
+        if not goes_on and path.is_dir() and any(path.iterdir()) and not _is_submission(path, job_id):
+            is_run = key == "run_dir" and holds_run(path)
+            what = "a run" if is_run else "files"
             wrong = f"already holds {what}, which is never overwritten"
-            return [Problem(where, wrong, f"use {key}={free(path)}")]
+            going_on = ", or resume=auto to continue it" if is_run else ""
+            return [Problem(where, wrong, f"use {key}={free(path)}{going_on}")]
         parent = next(folder for folder in (path, *path.parents) if folder.exists())
     except OSError as error:
         return [Problem(where, f"cannot be used ({error.strerror})", _WRITABLE)]

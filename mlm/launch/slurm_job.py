@@ -44,6 +44,8 @@ class Job:
     """The processes in words, for the reader of the file."""
     cwd: Path
     python: str = sys.executable
+    can_start_over: bool = False
+    """Whether the run goes on when Slurm starts the job again, after a node's failure or a pre-emption."""
 
 
 def job_text(job: Job) -> str:
@@ -60,8 +62,8 @@ def job_text(job: Job) -> str:
         directives.append(f"--gpus-per-node={plan.tasks_per_node}")
     named = {"partition": launch.partition, "account": launch.account, "time": launch.time_limit}
     directives += [f"--{key}={value}" for key, value in named.items() if value is not None]
-    # A run directory is never written to twice, so a job that starts over would only be refused.
-    directives += ["--no-requeue", f"--chdir={job.cwd}"]
+    # Without resume=auto a run directory is not written to twice: a job that starts over would be refused.
+    directives += ["--requeue" if job.can_start_over else "--no-requeue", f"--chdir={job.cwd}"]
     # In a file's name % begins a pattern.
     directives.append(f"--output={str(job.folder).replace('%', '%%')}/{LOG_PATTERN}")
     directives += launch.sbatch_options

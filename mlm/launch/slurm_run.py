@@ -14,6 +14,7 @@ from mlm.launch import rundir
 from mlm.launch.command import Command, Say
 from mlm.launch.preflight import Launch
 from mlm.launch.refusal import EXIT_REFUSED
+from mlm.launch.resume import AUTO
 from mlm.launch.slurm_job import Job, Submitted, see_out, submit, why_cancelled
 from mlm.launch.slurm_plan import SlurmPlan
 from mlm.launch.slurm_step import StepOutcome, command_line, ended_tasks, run_step, true_code
@@ -46,14 +47,16 @@ class OnSlurm:
         folder = self.launch.run_dir
         arguments = self._arguments(folder)
         self.say(command_line(self.plan, arguments))
-        outcome = run_step(self.plan, arguments, self.environment, self.config.launch.failure_grace_s)
+        outcome = run_step(self.plan, arguments, self.environment, self.config.launch.save_grace_s)
         return self._verdict(outcome, folder)
 
     def as_new_job(self) -> int:
         """Submit a job and return 0, or, with launch.wait, what became of the run."""
         key, config, plan = self.command.folder_key, self.config, self.plan
         is_new = not self.launch.run_dir.exists()
-        folder = rundir.create(self.launch.run_dir, given=getattr(config, key) is not None, key=key)
+        folder = self.launch.run_dir
+        if not self.launch.goes_on:
+            folder = rundir.create(folder, given=getattr(config, key) is not None, key=key)
         job = Job(
             name=self.command.job_name(config),
             command=self.command.spec.name,
@@ -63,6 +66,7 @@ class OnSlurm:
             folder=folder,
             layout=f"{plan.tasks} processes: tp {config.tp} x pp {config.pp} x dp {plan.dp}",
             cwd=Path.cwd(),
+            can_start_over=getattr(config, "resume", None) == AUTO,
         )
         try:
             submitted = submit(job, self.environment, self.say)

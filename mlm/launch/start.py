@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -11,13 +12,12 @@ from typing import Any
 
 from mlm.config.compose import compose
 from mlm.errors import ConfigError, Problem
+from mlm.failures import STARTED
 from mlm.launch.command import Command
 from mlm.launch.machine import Machine, detect_machine
 from mlm.launch.preflight import Launch
 from mlm.launch.record import write_run_files
 from mlm.launch.step import find_step
-
-EXIT_WORKER_FAILED = 1
 
 
 def start(
@@ -29,7 +29,7 @@ def start(
     environment: Mapping[str, str],
     flaws: Sequence[Problem] = (),
 ) -> int:
-    """Do what the overrides ask for and return the exit code: 0, 1 (a worker failed), 2, 130 or 143.
+    """Do what the overrides ask for and return the exit code: 0, 1 (a worker failed), 2, 75, 130 or 143.
 
     typed: the whole command line, for the record. flaws: what it has against itself already, to be refused
     with all the rest. Raises ConfigError, with all problems there are, DataError or LaunchError when nothing
@@ -63,6 +63,8 @@ def start(
     if launch.step is not None:
         from mlm.launch.join import join
 
+        # This process becomes a worker, whose time limit counts from here.
+        os.environ.setdefault(STARTED, repr(started_s))
         name, worker = command.spec.name, command.worker
         return join(launch.step, config, problems, job.prepare, environment, command=name, worker=worker)
     if problems:
@@ -130,7 +132,8 @@ class _Job:
     def locally(self) -> int:
         """Start the workers on this machine, wait for them and report what went wrong, if anything did."""
         config_path = self.prepare()
-        from mlm.launch.local import run_workers, worker_arguments, worker_environment
+        from mlm.launch.attempts import Attempts
+        from mlm.launch.local import worker_environment
 
         extra = worker_environment(
             self.environment,
@@ -139,16 +142,17 @@ class _Job:
             threads=self.launch.threads,
             started_s=self.started_s,
         )
-        grace_s = self.config.launch.failure_grace_s
-        arguments = worker_arguments(self.command.worker, config_path)
-        outcome = run_workers(arguments, self.launch.processes, extra, grace_s)
-        if outcome.signal is not None:
-            self._say(f"stopped by {outcome.signal.name}; what was written is in {config_path.parent}")
-            return 128 + outcome.signal
-        if outcome.succeeded:
-            return 0
-        self._report(config_path.parent, outcome.first_exits)
-        return EXIT_WORKER_FAILED
+        attempts = Attempts(
+            self.command,
+            self.config,
+            self.launch,
+            self.typed,
+            extra,
+            self._say,
+            self._tell,
+            self._report,
+        )
+        return attempts.run(config_path)
 
     def on_slurm(self, config_dirs: Sequence[Path]) -> int:
         """Start the tasks of the allocation, or submit a job that does; returns the exit code.
@@ -188,3 +192,7 @@ class _Job:
 
     def _say(self, line: str) -> None:
         print(f"{self.command.spec.name}: {line}", file=sys.stderr, flush=True)
+
+    def _tell(self, line: str) -> None:
+        """The same from a signal's handler, which must not meet a half-filled buffer."""
+        os.write(2, f"{self.command.spec.name}: {line}\n".encode())

@@ -120,7 +120,12 @@ def _sorted(overrides: Sequence[str], problems: list[Problem]) -> tuple[str | No
     for word in overrides:
         if key_of(word) == "run_dir":
             problems.append(Problem(word, "names one directory, and -m makes several", "use sweep_dir=DIR"))
-    arguments = [word for word in overrides if key_of(word) not in ("study", "run_dir", "sweep_dir")]
+        if key_of(word) == "resume":
+            remedy = "leave it out; the same command runs what is missing"
+            problems.append(Problem(word, "is for a single run, and -m makes several", remedy))
+    arguments = [
+        word for word in overrides if key_of(word) not in ("study", "run_dir", "resume", "sweep_dir")
+    ]
     return (
         (studies[0] if studies else None),
         arguments,

@@ -11,20 +11,29 @@ from mlm.config.command import TRAIN as SPEC
 from mlm.config.resolve import resolved
 from mlm.config.schema import TrainConfig
 from mlm.data.checks import problems as data_problems
-from mlm.errors import Problem
+from mlm.errors import ConfigError, Problem
 from mlm.eval.checks import settled_paths, task_problems
-from mlm.launch import preflight, rundir
+from mlm.launch import lock, preflight, resume, rundir
 from mlm.launch.command import Command, Say
 from mlm.launch.dry_run import show
 from mlm.launch.machine import Machine
 from mlm.launch.preflight import Launch
+from mlm.launch.record import write_whole
+from mlm.launch.resume_checks import check
 from mlm.launch.verdict import MEMORY_HINT
 
 
 def _preflight(
     config: TrainConfig, machine: Machine, environment: Mapping[str, str]
 ) -> tuple[Launch, list[Problem]]:
-    return preflight.preflight(config, machine, environment, cwd=Path.cwd(), now=datetime.now())
+    cwd, now = Path.cwd(), datetime.now()
+    goes_on = resume.goes_on_in_place(config, rundir.choose(config.run_dir, config.model.name, cwd, now))
+    launch, problems = preflight.preflight(config, machine, environment, cwd=cwd, now=now, goes_on=goes_on)
+    try:
+        settled = _resolved(config, launch)
+    except ConfigError:
+        settled = None  # why it cannot be laid out is among the problems already
+    return launch, problems + resume.problems(config, settled, launch.run_dir)
 
 
 def _file_problems(config: TrainConfig) -> list[Problem]:
@@ -39,20 +48,38 @@ def _prepare(config: TrainConfig, launch: Launch, say: Say) -> tuple[Path, Train
     from mlm.data.tokenizers import keep_tokenizer
 
     model, evaluation = config.model, config.eval
+    if launch.goes_on:
+        # Before anything is looked at: another job may be writing there.
+        lock.hold(launch.run_dir)
+    beginning = resume.begin(config, launch.run_dir, say, in_place=launch.goes_on)
     # Found once, so that every worker on every machine reads the same files.
     paths = settled_paths(evaluation.tasks, evaluation.task_paths)
     config = replace(config, eval=replace(evaluation, task_paths=paths))
     data = prepare_data(config.data, config.tokenizer, model.vocab_size, model.seq_length, say)
-    run_dir = rundir.create(launch.run_dir, given=config.run_dir is not None, job_id=launch.job_id)
+    check(beginning, _resolved(config, launch), data, say)
+    run_dir = launch.run_dir
+    if not launch.goes_on:
+        run_dir = rundir.create(run_dir, given=config.run_dir is not None, job_id=launch.job_id)
+        lock.hold(run_dir)
+    beginning.settle(run_dir, say)
     data = replace(data, tokenizer=keep_tokenizer(data.tokenizer, run_dir))
-    (run_dir / "data.json").write_text(data.to_json())
-    return run_dir, resolved(
-        config,
-        device=launch.device,
-        processes=launch.processes,
-        threads=launch.threads,
-        precision=launch.precision,
-        run_dir=str(run_dir),
+    write_whole(run_dir / "data.json", data.to_json())
+    return run_dir, _resolved(config, replace(launch, run_dir=run_dir))
+
+
+def _resolved(config: TrainConfig, launch: Launch) -> TrainConfig:
+    """Raises ConfigError where it cannot be laid out."""
+    asked = config.resume
+    return replace(
+        resolved(
+            config,
+            device=launch.device,
+            processes=launch.processes,
+            threads=launch.threads,
+            precision=launch.precision,
+            run_dir=str(launch.run_dir),
+        ),
+        resume=asked if asked in (resume.AUTO, resume.NEVER) else str(Path(asked).expanduser().absolute()),
     )
 
 
@@ -68,4 +95,5 @@ TRAIN = Command(
     folder_key="run_dir",
     job_name=lambda config: config.model.name,
     a_slip_misleads=True,
+    restart=resume.restart,
 )

@@ -9,26 +9,45 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from mlm.failures import record_failure
+from mlm.failures import LAUNCHER_PID, record_failure
+from mlm.launch import signals
 from mlm.launch.orphans import watch_parent
+from mlm.launch.signals import Signals
 
 
-def listen() -> None:
-    """Leave Ctrl-C to the system and end with the launcher; call it before anything slow."""
-    # A terminal sends Ctrl-C to every process; the launcher answers for all of them.
+def listen(*, orderly: bool) -> Signals:
+    """Hear signals and end with the launcher; call it before anything slow. Returns what will be heard.
+
+    orderly: whether the task looks there and ends by itself. Otherwise signals end the process, as they do
+    when a second one comes and no launcher of ours, which would see to that, has started it.
+    """
+    launched = LAUNCHER_PID in os.environ
+    heard = Signals(on_second=None if launched else _leave_at_once)
+    if launched:
+        # The launcher's word for `end now`, also where it was told by nohup to ignore the terminal's.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Python's own answer to Ctrl-C would be a traceback of every rank.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if orderly:
+        heard.listen(signals.ASKED if launched else signals.STOP)
+    signals.let_through()
     watch_parent()
+    return heard
 
 
-def work(task: Callable[[], None], folder: Path, command: str) -> int:
-    """Do the task as rank RANK and return the process's exit code, 0 or 1.
+def _leave_at_once(number: signal.Signals) -> None:
+    os._exit(128 + number)
+
+
+def work(task: Callable[[], int | None], folder: Path, command: str) -> int:
+    """Do the task as rank RANK and return the process's exit code: 1, or the task's own (None: 0).
 
     task keeps nothing alive when it returns: model, mesh and groups are its own locals. A failure is recorded
     in folder/errors with its rank and traceback, for the launcher to show, and not printed here: by the time
     its peers have failed too, the cause would be buried.
     """
     try:
-        task()
+        code = task() or 0
     except BaseException as error:
         record_failure(folder, int(os.environ.get("RANK", 0)), error, command)
         return 1
@@ -39,7 +58,7 @@ def work(task: Callable[[], None], folder: Path, command: str) -> int:
 
     if dist.is_initialized():
         dist.destroy_process_group()
-    return 0
+    return code
 
 
 def leave(code: int) -> None:

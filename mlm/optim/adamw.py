@@ -52,8 +52,12 @@ class AdamW:
             self._second[name] = torch.zeros_like(parameter, requires_grad=False)
             self._steps[name] = torch.zeros((), dtype=torch.float32, device=parameter.device)
 
-    def step(self, lr: float) -> None:
-        """One update of every parameter that has a gradient."""
+    def step(self, lr: float, skip: Tensor | None = None) -> None:
+        """One update of every parameter that has a gradient.
+
+        skip: an fp32 scalar on the device; where it is 1 rather than 0, parameters, moments and the count of
+        updates stay as they are, whatever the gradients hold. The host does not wait for it.
+        """
         for group in self.groups:
             named = {n: p for n, p in group.parameters.items() if p.grad is not None}
             if not named:
@@ -75,6 +79,7 @@ class AdamW:
                     weight_decay=group.weight_decay,
                     eps=self.eps,
                     maximize=False,
+                    found_inf=skip,
                 )
 
     def zero_grad(self) -> None:
@@ -86,6 +91,11 @@ class AdamW:
         """(parameter name, first moment, second moment), each with its parameter's local shape."""
         for name in self._first:
             yield name, self._first[name], self._second[name]
+
+    def set_updates(self, updates: int) -> None:
+        """Take it that so many updates have been made, which is what the bias correction counts."""
+        for steps in self._steps.values():
+            steps.fill_(updates)
 
     def _named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         for group in self.groups:

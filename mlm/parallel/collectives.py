@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from mlm.parallel.mesh import Axis
+from mlm.parallel.waiting import in_collective
 
 # torch 2.13 renamed the collectives that work on one tensor and warns about the old names.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -60,7 +61,8 @@ def all_reduced(x: Tensor, axis: Axis, op: dist.ReduceOp.RedOpType = dist.Reduce
     if axis.size == 1:
         return x
     reduced = x.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(reduced, op=op, group=axis.group)
+    with in_collective("all-reduce", axis):
+        dist.all_reduce(reduced, op=op, group=axis.group)
     return reduced
 
 
@@ -73,5 +75,6 @@ def all_gathered(x: Tensor, axis: Axis, dim: int) -> Tensor:
         return x
     x = x.contiguous()
     parts = x.new_empty((axis.size * x.shape[0], *x.shape[1:])) if x.dim() else x.new_empty(axis.size)
-    _all_gather(parts, x, group=axis.group)
+    with in_collective("all-gather", axis):
+        _all_gather(parts, x, group=axis.group)
     return torch.cat(parts.chunk(axis.size), dim=dim)

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from mlm.parallel.mesh import Axis
+from mlm.parallel.waiting import in_collective
 
 
 def replicate(model: nn.Module, dp: Axis, bucket_mb: float = 25.0) -> nn.Module:
@@ -25,6 +26,11 @@ def replicate(model: nn.Module, dp: Axis, bucket_mb: float = 25.0) -> nn.Module:
         gradient_as_bucket_view=True,
         init_sync=False,
     )
+
+
+def gradients_travel(dp: Axis, *, now: bool) -> AbstractContextManager[None]:
+    """Context of a backward pass; now: it ends when DDP has reduced the gradients over dp."""
+    return in_collective("all-reduce of the gradients", dp) if now and dp.size > 1 else nullcontext()
 
 
 def accumulate_only(model: nn.Module, last_micro_batch: bool) -> AbstractContextManager[None]:

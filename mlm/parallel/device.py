@@ -67,10 +67,9 @@ def autocast_dtype(x: Tensor) -> torch.dtype:
 
 
 def autocast_for(precision: str, device: torch.device) -> Callable[[], AbstractContextManager[object]]:
-    """The context of forward passes: bf16 autocast over fp32 parameters, or nothing for fp32."""
-    if precision == "bf16":
-        return partial(torch.autocast, device.type, dtype=torch.bfloat16)
-    return nullcontext
+    """The context of forward passes: bf16 or fp16 autocast over fp32 parameters, or nothing for fp32."""
+    narrow = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+    return nullcontext if narrow is None else partial(torch.autocast, device.type, dtype=narrow)
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager[object]:

@@ -8,9 +8,10 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import _set_pg_timeout as set_timeout
 
 from mlm.parallel.device import backend_for, select_device, set_matmul_precision
-from mlm.parallel.mesh import Mesh, build_mesh
+from mlm.parallel.mesh import Axis, Mesh, build_mesh
 
 
 @dataclass(frozen=True)
@@ -44,4 +45,12 @@ def take_place(
             device_id=own if own.type == "cuda" else None,
         )
         mesh = build_mesh(tp, pp, dp, own.type)
+        for axis in (mesh.tp, mesh.pp, mesh.dp):
+            _limit(axis, timeout_s)
     return Place(own, mesh, matmul_precision)
+
+
+def _limit(axis: Axis, timeout_s: float) -> None:
+    """Give the axis's group the time limit, which it does not inherit from the job's."""
+    if axis.group is not None:
+        set_timeout(timedelta(seconds=timeout_s), axis.group)

@@ -13,6 +13,7 @@ from mlm.parallel.collectives import all_reduced, reduce_from_tp
 from mlm.parallel.device import autocast_dtype
 from mlm.parallel.mesh import Axis
 from mlm.parallel.parameter import Declaration, DeclaringModule
+from mlm.parallel.waiting import in_collective
 
 
 class ColumnParallelLinear(DeclaringModule):
@@ -128,7 +129,8 @@ class _ColumnParallelProduct(torch.autograd.Function):
         grad_weight = (rows.t() @ x.reshape(-1, x.shape[-1])).to(ctx.weight_dtype)  # [out/tp, in]
         grad_bias = None if ctx.bias_dtype is None else rows.sum(0, dtype=ctx.bias_dtype)
         if work is not None:
-            work.wait()
+            with in_collective("all-reduce", ctx.tp):
+                work.wait()
         return grad_x, grad_weight, grad_bias, None, None
 
 

@@ -26,10 +26,10 @@ class StaticMemory:
 
 
 def static_memory(model: ModelConfig, tp: int) -> StaticMemory:
-    """Static bytes of one of tp ranks: 16 per parameter, in fp32 and in bf16 alike.
+    """Static bytes of one of tp ranks: 16 per parameter, in fp32, bf16 and fp16 alike.
 
-    bf16 is autocast over fp32 parameters: weights and gradients stay fp32 (4 + 4), AdamW keeps two fp32
-    moments (8). The bf16 copies that autocast makes are activations.
+    bf16 and fp16 are autocast over fp32 parameters: weights and gradients stay fp32 (4 + 4), AdamW keeps two
+    fp32 moments (8). The narrow copies that autocast makes are activations.
     """
     parameters = count_parameters(model, tp).total
     return StaticMemory(4 * parameters, 4 * parameters, 8 * parameters)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mlm.report.efficiency import Work
+from mlm.report.history import Record
 from mlm.report.points import Group, Point
 from mlm.report.rows import Relative, Row
-from mlm.report.run import Record
 from mlm.report.style import PALETTE, PLATE, WIDTH, Picture, curve, drawing, picture
 from mlm.report.windows import Window
 from mlm.report.words import flops_unit, percent, shorten

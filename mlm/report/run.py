@@ -17,10 +17,8 @@ from mlm.plan.flops import model_flops_per_step
 from mlm.plan.parameters import count_parameters
 from mlm.report.breakdown import Breakdown, read_breakdown
 from mlm.report.efficiency import Work
+from mlm.report.history import Record, unbroken
 from mlm.report.windows import Window, windows
-
-Record = Mapping[str, Any]
-"""A line of metrics.jsonl."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def read_run(folder: Path) -> Run:
     Raises DataError, whose message is the reason, when the configuration or every step is missing.
     """
     flaws: list[str] = []
-    records = _read_metrics(folder / "metrics.jsonl", flaws)
+    records = unbroken(_read_metrics(folder / "metrics.jsonl", flaws))
     if not (folder / "config.yaml").exists():
         raise DataError("config.yaml is missing")
     try:

@@ -65,4 +65,4 @@ def _counts(key: str) -> bool:
     section = key.partition(".")[0]
     if section == "launch":
         return key in _LAUNCH_THAT_COUNTS
-    return key not in ("run_dir", "sweep_dir", "data.cache_dir") and section != "logger"
+    return key not in ("run_dir", "sweep_dir", "resume", "data.cache_dir") and section != "logger"

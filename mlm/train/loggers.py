@@ -15,16 +15,18 @@ class MetricSink(Protocol):
     """One destination of metrics."""
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """kind: train, valid or eval; values: JSON scalars by name, units in the names."""
+        """kind: train, valid, eval, checkpoint, resume; values: JSON scalars by name, units in the names."""
 
     def close(self) -> None: ...
 
 
 class JsonLines:
-    """run_dir/metrics.jsonl, one object a line, each written when it is known."""
+    """run_dir/metrics.jsonl, one object a line, each written when it is known; a run that goes on appends."""
 
     def __init__(self, run_dir: Path):
-        self._file = (run_dir / "metrics.jsonl").open("a", encoding="utf-8", buffering=1)
+        path = run_dir / "metrics.jsonl"
+        _drop_cut_line(path)
+        self._file = path.open("a", encoding="utf-8", buffering=1)
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
         self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
@@ -82,9 +84,15 @@ class TensorBoard:
 
 
 class Metrics:
-    """All sinks of a run. A sink other than metrics.jsonl that fails is dropped with a warning, once."""
+    """All sinks of a run. A sink other than metrics.jsonl that fails is dropped with a warning, once.
 
-    def __init__(self, run_dir: Path, config: TrainConfig, resolved: dict[str, Any], enabled: bool):
+    attempt: how often the run was started, resumes included; every record says of which it is.
+    """
+
+    def __init__(
+        self, run_dir: Path, config: TrainConfig, resolved: dict[str, Any], attempt: int, *, enabled: bool
+    ):
+        self._attempt = attempt
         self._sinks: list[MetricSink] = []
         if not enabled:
             return
@@ -98,6 +106,7 @@ class Metrics:
             logger.warning(f"logger={config.logger.kind} could not start, metrics.jsonl has all: {error}")
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        values = {"attempt": self._attempt, **values}
         for sink in list(self._sinks):
             try:
                 sink.write(kind, step, values)
@@ -113,6 +122,15 @@ class Metrics:
                 sink.close()
             except Exception as error:
                 logger.warning(f"{type(sink).__name__} could not be closed: {error}")
+
+
+def _drop_cut_line(path: Path) -> None:
+    """Take away what stands behind the last newline: the line that an earlier attempt died over."""
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
 
 
 def _has_wandb_key() -> bool:

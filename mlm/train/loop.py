@@ -1,312 +1,251 @@
-"""The training loop: steps, validation, the checkpoint and the sample at the end."""
+"""The training loop: steps, and what happens between them. What ends a run is in mlm.train.finish."""
 
 from __future__ import annotations
 
 import json
-import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from mlm.data.reading import prompt_ids
-from mlm.errors import TrainError
+from mlm.launch.signals import Signals
 from mlm.optim.schedule import learning_rate
-from mlm.parallel.device import peak_memory_bytes
+from mlm.train.bad_steps import BadSteps
+from mlm.train.batches import micro_batches
+from mlm.train.checkpoints import Checkpoints
 from mlm.train.evaluation import Evaluations
+from mlm.train.finish import finish, leave_resumable
 from mlm.train.log import logger
 from mlm.train.loggers import Metrics
-from mlm.train.metrics import Speed, StepRecord, Window, readable_flops, readable_time
-from mlm.train.packing import Packing
+from mlm.train.metrics import Speed, StepRecord, Window
 from mlm.train.profile import StepProfiler
 from mlm.train.progress import ProgressDisplay
-from mlm.train.report import baselines, startup_table, time_table
+from mlm.train.records import write_step
+from mlm.train.report import startup_table
 from mlm.train.setup import Run
+from mlm.train.spikes import SpikeWatch
 from mlm.train.step import train_step
+from mlm.train.stop import Stop, TimeLimit
 from mlm.train.trace import DATA, STEP
 from mlm.train.validate import ValidationResult, validate_all
-
-SAMPLE_TEMPERATURE = 0.8
-"""Of the sample at the end: a little below 1, where a small model's text reads best."""
+from mlm.train.watchdog import watch
 
 
-def train(run: Run, started: float) -> None:
-    """Run all steps of the configuration; collective over all ranks.
+def train(run: Run, started: float, heard: Signals) -> bool:
+    """Run the steps of the configuration that are left; False when it was stopped before the last one's end.
 
-    started: time.time() at the command, from which the summary counts. Raises TrainError when the loss or
-    the gradient norm is no longer finite.
+    Collective over all ranks. started: time.time() at the command, from which summary and time limit count;
+    heard: the signals that ask to stop. Raises TrainError when too many steps in a row had a loss or
+    gradients that were not finite, CheckpointError when the checkpoint of the end cannot be written.
     """
-    config = run.config
     if run.is_first:
         startup_table(run)
-    evaluations = Evaluations(run)
-    metrics = Metrics(run.run_dir, config, asdict_plain(config), enabled=run.is_first)
-    display = ProgressDisplay(config.train.steps, enabled=run.is_first)
-    window = Window(
-        run.mesh,
-        run.device,
-        tokens=run.tokens_per_step,
-        flops=run.flops_per_step,
-        hardware_flops=run.hardware_flops_per_step,
-        peak=run.peak_flops,
-    )
-    profiler = StepProfiler(config.profile_steps or [], run.run_dir, run.mesh, run.device)
-    speeds: list[Speed] = []
-    last: StepRecord | None = None
-    first_step_after: float | None = None
-    final: ValidationResult | None = None
+    trainer = Trainer(run, started, heard)
     try:
-        run.replica.train()
-        for step in range(1, config.train.steps + 1):
-            lr = learning_rate(
-                step,
-                lr=config.optim.lr,
-                min_lr=config.optim.min_lr,
-                warmup_steps=config.optim.warmup_steps,
-                decay_steps=config.optim.decay_steps or config.train.steps,
-            )
-            if step in profiler and not profiler.recording:
-                profiler.start()
-            with profiler.span(f"{STEP} {step}"):
-                with profiler.span(DATA):
-                    micro_batches, packing = _micro_batches(run, step)
-                share, norm = train_step(
-                    run.replica,
-                    run.optimizer,
-                    micro_batches,
-                    lr=lr,
-                    clip_grad_norm=config.optim.clip_grad_norm,
-                    global_batch_tokens=run.tokens_per_step,
-                    mesh=run.mesh,
-                    autocast=run.autocast,
-                    packing=packing,
-                    span=profiler.span,
-                )
-            window.add(step, lr, share, norm)
-            display.advance(step)
-            validate_now = config.train.eval_interval > 0 and step % config.train.eval_interval == 0
-            is_last = step == config.train.steps
-            evaluate_now = evaluations.due(step) and not is_last
-            pauses = is_last or validate_now or evaluate_now
-            if step in profiler:
-                # Recorded steps are a window of their own, and nothing else happens between them.
-                closes = pauses or step + 1 not in profiler
-                if closes:
-                    profiler.stop()
-            else:
-                # The first step is shown alone: it tells that all is well, and warms up what others reuse.
-                shown = step == 1 or step % config.train.log_interval == 0
-                closes = shown or pauses or step + 1 in profiler
-            if closes:
-                records, speed = window.close(timed=step not in profiler)
-                first_step_after = first_step_after or time.time() - started
-                if step > 1 and speed is not None:
-                    speeds.append(speed)
-                for record in records:
-                    _write_step(metrics, run, record, speed)
-                _check_finite(records)
-                last = records[-1]
-                display.step(last, speed)
-            if validate_now and not is_last:
-                _validate(run, metrics, step, config.train.eval_samples)
-            if evaluate_now:
-                evaluations(metrics, step)
-            if (validate_now and not is_last) or evaluate_now:
-                window.restart_clock()
-        display.close()
-        if config.train.final_eval:
-            final = _validate(run, metrics, config.train.steps, config.train.final_eval_samples)
-        evaluated = evaluations(metrics, config.train.steps)
+        trainer.say_where_it_begins()
+        trainer.steps()
+        if trainer.stop.reason is None:
+            finish(trainer)
+        if trainer.stop.reason is not None:
+            leave_resumable(trainer)
+        return trainer.stop.reason is None
     finally:
-        display.close()
-        metrics.close()
-    assert last is not None, "a run has at least one step"
-    checkpoint = _save(run) if config.train.save else None
-    times = profiler.write()
-    if times is not None and run.is_first:
-        time_table(times, profiler.steps, speeds)
-    text = _sample_text(run) if config.train.sample_tokens > 0 else None
-    if run.is_first:
-        _finish(run, last, final, evaluated, speeds, started, first_step_after, checkpoint, text)
+        trainer.close()
 
 
-def _micro_batches(run: Run, step: int) -> tuple[list[Tensor], list[Packing] | None]:
-    """This dp rank's samples of one step, ids [micro_batch, seq + 1] each, and the documents in them.
+class Trainer:
+    """One rank's training between its steps; every method is collective over all ranks.
 
-    Sample numbers of step k are (k - 1) * global_batch_size onwards, dealt to dp ranks in runs: which
-    samples make a step does not depend on dp or the micro batch.
+    state: where training is, moved on by each step; only at pauses, when the host has waited for the device,
+    is all of it known. last, speeds, first_step_after_s: of this process, for the end.
     """
-    batch, micro = run.config.train.global_batch_size, run.config.train.micro_batch_size
-    mine = batch // run.mesh.dp.size
-    first = (step - 1) * batch + run.mesh.dp.rank * mine
-    numbers = np.arange(first, first + mine)
-    if not run.resets_at_documents:
-        ids = run.train.batch(numbers)  # [mine, seq + 1]
-        return _split(run, ids, micro), None
-    ids, starts = run.train.packed(numbers)
-    data = run.config.data
-    packing = [
-        Packing.of(part, reset_positions=data.reset_positions, reset_attention=data.reset_attention)
-        for part in _split(run, starts, micro)
-    ]
-    return _split(run, ids, micro), packing
 
+    def __init__(self, run: Run, started: float, heard: Signals):
+        config = run.config
+        self.run, self.started = run, started
+        self.state = run.state
+        self.metrics = Metrics(run.run_dir, config, asdict_plain(config), run.attempt, enabled=run.is_first)
+        self.evaluations = Evaluations(run)
+        self.checkpoints = Checkpoints(run, self.metrics)
+        hours = config.train.max_hours
+        limit = None if hours is None else TimeLimit(hours, started)
+        self.stop = Stop(run.mesh, heard, limit, timeout_s=config.launch.timeout_s)
+        self.bad_steps, self.spikes = BadSteps(run), SpikeWatch()
+        self.display = ProgressDisplay(config.train.steps, enabled=run.is_first)
+        self.profiler = StepProfiler(config.profile_steps or [], run.run_dir, run.mesh, run.device)
+        self.window = Window(
+            run.mesh,
+            run.device,
+            tokens=run.tokens_per_step,
+            flops=run.flops_per_step,
+            hardware_flops=run.hardware_flops_per_step,
+            peak=run.peak_flops,
+        )
+        self.speeds: list[Speed] = []
+        self.last: StepRecord | None = None
+        self.first_step_after_s: float | None = None
 
-def _split(run: Run, values: NDArray[np.int64], micro: int) -> list[Tensor]:
-    return list(torch.from_numpy(values).to(run.device, non_blocking=True).split(micro))
-
-
-def _write_step(metrics: Metrics, run: Run, record: StepRecord, speed: Speed | None) -> None:
-    """speed: of the record's window; None for a profiled step, whose time is not training's."""
-    values: dict[str, Any] = {
-        "loss": record.loss,
-        "lr": record.lr,
-        "grad_norm": record.grad_norm,
-        "consumed_samples": record.step * run.config.train.global_batch_size,
-        "consumed_tokens": record.step * run.tokens_per_step,
-        "window_steps": speed and speed.steps,
-        "step_time_s": speed and speed.step_time_s,
-        "tokens_per_s": speed and speed.tokens_per_s,
-        "throughput_pflops": speed and speed.throughput_pflops,
-        "mfu": speed and speed.mfu,
-        "hfu": speed and speed.hfu,
-    }
-    if speed is None:
-        values["profiled"] = True
-    metrics.write("train", record.step, values)
-
-
-def _check_finite(records: list[StepRecord]) -> None:
-    for record in records:
-        if not (math.isfinite(record.loss) and math.isfinite(record.grad_norm)):
-            raise TrainError(
-                f"step {record.step}: loss={record.loss} grad_norm={record.grad_norm:g} is not finite: "
-                "lower optim.lr or lengthen optim.warmup_steps; earlier steps are in metrics.jsonl"
+    def say_where_it_begins(self) -> None:
+        """Log and record what this attempt goes on from; nothing when it is the first, at step 0."""
+        run, state = self.run, self.state
+        if run.attempt == 1 and run.resumed_from is None:
+            return
+        # Readers of the metrics take back what earlier attempts have recorded of later steps.
+        source = None if run.resumed_from is None else str(run.resumed_from)
+        values = {"checkpoint": source, "consumed_samples": state.consumed_samples}
+        self.metrics.write("resume", state.step, values)
+        who = f"attempt {run.attempt}: "
+        if run.resumed_from is None:
+            logger.info(f"{who}no checkpoint found, starting at step 0")
+        else:
+            logger.info(
+                f"{who}going on from {run.resumed_from}, step {state.step:,}; the next sample is number "
+                f"{state.consumed_samples:,}"
             )
 
+    def steps(self) -> None:
+        """Every step up to train.steps, or to the one agreed to be the last, with the pauses after them."""
+        self.run.replica.train()
+        self.window.restart_clock()
+        self.stop.agreed()
+        while self.state.step < self.run.config.train.steps and self.stop.reason is None:
+            watch(f"step {self.state.step + 1}")
+            self.stop.ask(self.checkpoints.seconds)
+            self._step()
+            self._between_steps()
 
-def _validate(run: Run, metrics: Metrics, step: int, samples: int | None) -> ValidationResult | None:
-    if not run.valid:
-        return None
-    result = validate_all(
-        run.model,
-        run.valid,
-        samples=samples,
-        micro_batch_size=run.config.train.micro_batch_size,
-        mesh=run.mesh,
-        device=run.device,
-        autocast=run.autocast,
-        reset_positions=run.config.data.reset_positions,
-        reset_attention=run.config.data.reset_attention,
-    )
-    metrics.write("valid", step, result.values())
-    by_dataset = "".join(f", {name} {part.loss:.4f}" for name, _, part in result.parts)
-    logger.info(
-        f"step {step:>6}  validation loss {result.loss:.4f} nats/token ({result.tokens:,} tokens){by_dataset}"
-    )
-    return result
+    def close(self) -> None:
+        """Leave nothing open and no save in flight, however the steps ended."""
+        self.display.close()
+        self.checkpoints.close()
+        self.metrics.close()
 
+    def _step(self) -> None:
+        """Issue one step to the device, and wait for nothing."""
+        run, optim, profiler = self.run, self.run.config.optim, self.profiler
+        step = self.state.step + 1
+        lr = learning_rate(
+            step,
+            lr=optim.lr,
+            min_lr=optim.min_lr,
+            warmup_steps=optim.warmup_steps,
+            decay_steps=optim.decay_steps or run.config.train.steps,
+        )
+        if step in profiler and not profiler.recording:
+            profiler.start()
+        with profiler.span(f"{STEP} {step}"):
+            with profiler.span(DATA):
+                batches, packing = micro_batches(run, self.state.consumed_samples)
+            # What the step draws follows from its number, whatever was drawn or resumed before.
+            run.rng.begin_step(step)
+            scale = run.guard.loss_scale
+            share, norm = train_step(
+                run.replica,
+                run.optimizer,
+                batches,
+                lr=lr,
+                clip_grad_norm=optim.clip_grad_norm,
+                global_batch_tokens=run.tokens_per_step,
+                mesh=run.mesh,
+                autocast=run.autocast,
+                packing=packing,
+                guard=run.guard,
+                span=profiler.span,
+            )
+        self.window.add(step, lr, share, norm, run.guard.verdict, scale)
+        self.state = replace(
+            self.state,
+            step=step,
+            consumed_samples=self.state.consumed_samples + run.config.train.global_batch_size,
+            consumed_tokens=self.state.consumed_tokens + run.tokens_per_step,
+            updates=self.state.updates + 1,
+        )
+        self.display.advance(step)
 
-def _save(run: Run) -> str:
-    # Imported when it is needed: it costs a second at start-up.
-    from mlm.checkpoint.save import save_checkpoint
+    def _between_steps(self) -> None:
+        """Close the window and pause for what is due after this step."""
+        config, step = self.run.config.train, self.state.step
+        is_last = self.stop.answered() or step == config.steps
+        # What is due after the last step is the end's to do, in its own way.
+        validates = config.eval_interval > 0 and step % config.eval_interval == 0 and not is_last
+        evaluates = self.evaluations.due(step) and not is_last
+        due = self.checkpoints.due(step) and not is_last
+        pauses = validates or evaluates or due
+        if self._window_closes(step, pauses or is_last):
+            self._close_window()
+        self.checkpoints.report()
+        if validates:
+            watch(f"the validation after step {step}")
+            self.validate(config.eval_samples)
+        if evaluates:
+            watch(f"the evaluation after step {step}")
+            self.evaluations(self.metrics, step)
+        # Last, so that what a checkpoint has behind it is recorded. Nothing that may be spoilt takes the
+        # place of a checkpoint that is not.
+        if due and not self.bad_steps.in_a_row:
+            watch(f"the checkpoint after step {step}")
+            self.checkpoints.save(self.state)
+        if pauses:
+            self.window.restart_clock()
 
-    directory = run.run_dir / "checkpoints" / f"step_{run.config.train.steps}"
-    save_checkpoint(directory, run.model, run.optimizer.named_moments(), run.mesh)
-    logger.info(f"checkpoint {directory}")
-    return str(directory)
+    def _window_closes(self, step: int, pauses: bool) -> bool:
+        if step in self.profiler:
+            # Recorded steps are a window of their own, and nothing else happens between them.
+            closes = pauses or step + 1 not in self.profiler
+            if closes:
+                self.profiler.stop()
+            return closes
+        # The first step is shown alone: it tells that all is well, and warms up what others reuse.
+        shown = self.last is None or step % self.run.config.train.log_interval == 0
+        return shown or pauses or step + 1 in self.profiler
 
+    def _close_window(self) -> None:
+        """Wait for the device and record the steps since the last time."""
+        records, speed = self.window.close(timed=self.state.step not in self.profiler)
+        if self.last is None:
+            self.first_step_after_s = time.time() - self.started
+        elif speed is not None:
+            self.speeds.append(speed)
+        for record in records:
+            write_step(self.metrics, record, speed, self.state, self.run)
+            self._watch(record)
+        self.state = self.run.guard.settled(self.state, [record.verdict for record in records])
+        self.bad_steps.read(records, self.state)
+        self.last = records[-1]
+        self.display.step(self.last, speed)
 
-def _sample_text(run: Run) -> str:
-    from mlm.data.tokenizers import load_tokenizer
-    from mlm.generate.sample import sample
+    def _watch(self, record: StepRecord) -> None:
+        spike = self.spikes.see(record.step, record.loss)
+        if spike is not None and self.run.is_first:
+            values = {"loss": spike.loss, "median": spike.median, "bound": spike.bound}
+            self.metrics.write("spike", spike.step, values)
+            logger.warning(
+                f"step {spike.step:>6}  loss {spike.loss:.4f} has jumped: the steps before had a median of "
+                f"{spike.median:.4f}, and up to {spike.bound:.4f} would be their noise"
+            )
 
-    tokenizer = load_tokenizer(run.data.tokenizer, run.run_dir)
-    prompt = torch.from_numpy(prompt_ids(run.data)).to(run.device)
-    with run.autocast():
-        ids = sample(
+    def validate(self, samples: int | None) -> ValidationResult | None:
+        """Score the first `samples` validation windows (None: all), log and record it; None without any."""
+        run, step = self.run, self.state.step
+        if not run.valid:
+            return None
+        result = validate_all(
             run.model,
-            prompt,
-            new_tokens=run.config.train.sample_tokens,
-            seq_length=run.config.model.seq_length,
-            vocab_size=min(run.config.model.vocab_size, tokenizer.vocab_size),
-            tp=run.mesh.tp,
-            temperature=SAMPLE_TEMPERATURE,
-            seed=run.config.seed,
+            run.valid,
+            samples=samples,
+            micro_batch_size=run.config.train.micro_batch_size,
+            mesh=run.mesh,
+            device=run.device,
+            autocast=run.autocast,
+            reset_positions=run.config.data.reset_positions,
+            reset_attention=run.config.data.reset_attention,
         )
-    return tokenizer.decode(ids.tolist())
-
-
-def _finish(
-    run: Run,
-    last: StepRecord,
-    final: ValidationResult | None,
-    evaluated: list[dict[str, Any]],
-    speeds: list[Speed],
-    started: float,
-    first_step_after: float | None,
-    checkpoint: str | None,
-    text: str | None,
-) -> None:
-    """The last words, and summary.json."""
-    if text is not None:
-        logger.info(f"a sample, temperature {SAMPLE_TEMPERATURE}:\n{_printable(text)}\n")
-    # The median window: the first holds the warm-up, and a busy moment must not speak for the run.
-    speed = sorted(speeds, key=lambda s: s.step_time_s)[len(speeds) // 2] if speeds else None
-    per_character = _nats_per_character(run, final)
-    if final is not None:
-        baselines(run, final, per_character)
-    if speed is not None:
-        mfu = "peak unknown" if speed.mfu is None else f"MFU {speed.mfu:.1%}"
+        self.metrics.write("valid", step, result.values())
+        by_dataset = "".join(f", {name} {part.loss:.4f}" for name, _, part in result.parts)
         logger.info(
-            f"{speed.tokens_per_s:,.0f} tokens/s, {readable_flops(speed.throughput_pflops)} "
-            f"on {run.mesh.world_size} processes ({mfu}), median of {len(speeds)} windows after step 1"
+            f"step {step:>6}  validation loss {result.loss:.4f} nats/token ({result.tokens:,} tokens)"
+            f"{by_dataset}"
         )
-    elapsed = time.time() - started
-    summary = {
-        "steps": last.step,
-        "consumed_tokens": last.step * run.tokens_per_step,
-        "train_loss": last.loss,
-        "valid_loss": final.loss if final else None,
-        "valid_tokens": final.tokens if final else None,
-        "valid_nats_per_character": per_character,
-        "samples_by_dataset": _samples_by_dataset(run, last.step),
-        "eval": evaluated,
-        "median_speed": asdict(speed) if speed else None,
-        "flops_per_step": run.flops_per_step,
-        "hardware_flops_per_step": run.hardware_flops_per_step,
-        "world_size": run.mesh.world_size,
-        "first_step_after_s": first_step_after,
-        "elapsed_s": elapsed,
-        "peak_memory_bytes_rank0": peak_memory_bytes(run.device),
-        "checkpoint": checkpoint,
-        "sample": text,
-    }
-    (run.run_dir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    logger.info(f"finished {last.step:,} steps in {readable_time(elapsed)}; everything is in {run.run_dir}")
-
-
-def _samples_by_dataset(run: Run, steps: int) -> dict[str, int]:
-    """Training samples that each dataset has given."""
-    counts = run.data.consumed(steps * run.config.train.global_batch_size)
-    return {dataset.name: count for dataset, count in zip(run.data.datasets, counts, strict=True)}
-
-
-def _nats_per_character(run: Run, final: ValidationResult | None) -> float | None:
-    """The validation loss on the scale of the text's entropies; None when not all of it was scored."""
-    characters = run.data.valid_characters_per_token
-    if final is None or characters is None or final.tokens != run.data.tokens["valid"] - 1:
-        return None
-    return final.loss / characters
-
-
-def _printable(text: str) -> str:
-    """The text without control characters: what a byte model draws must not reprogram the terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+        return result
 
 
 def asdict_plain(config: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from mlm.parallel.collectives import all_reduced
 from mlm.parallel.device import synchronise
 from mlm.parallel.mesh import Mesh
+from mlm.train.guard import Verdict
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,10 @@ class StepRecord:
     lr: float
     grad_norm: float
     """Norm of the full gradient before clipping."""
+    verdict: Verdict = Verdict.UPDATED
+    """Whether the parameters have changed, and why not."""
+    loss_scale: float | None = None
+    """fp16's, of this step; None in other precisions."""
 
 
 class Window:
@@ -62,7 +68,8 @@ class Window:
         """tokens and FLOPs: of one step of the whole job; peak: FLOP/s of one device, None when unknown."""
         self.mesh, self.device = mesh, device
         self.tokens, self.flops, self.hardware_flops, self.peak = tokens, flops, hardware_flops, peak
-        self._pending: list[tuple[int, float, Tensor, Tensor]] = []
+        self._pending: list[tuple[int, float]] = []
+        self._on_device: list[tuple[Tensor, Tensor, Tensor | None, Tensor | None]] = []
         self.restart_clock()
 
     def restart_clock(self) -> None:
@@ -70,8 +77,18 @@ class Window:
         synchronise(self.device)
         self._started = time.perf_counter()
 
-    def add(self, step: int, lr: float, loss_share: Tensor, grad_norm: Tensor) -> None:
-        self._pending.append((step, lr, loss_share, grad_norm))
+    def add(
+        self,
+        step: int,
+        lr: float,
+        loss_share: Tensor,
+        grad_norm: Tensor,
+        verdict: Tensor | None = None,
+        loss_scale: Tensor | None = None,
+    ) -> None:
+        """verdict: a Verdict on the device, None where every step updates; loss_scale: fp16's."""
+        self._pending.append((step, lr))
+        self._on_device.append((loss_share, grad_norm, verdict, loss_scale))
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -86,14 +103,17 @@ class Window:
         count = len(self._pending)
         step_time = (now - self._started) / count
         self._started = now
-        shares = torch.stack([share for _, _, share, _ in self._pending]).double()
-        losses = all_reduced(shares, self.mesh.dp).tolist()
-        norms = torch.stack([norm for _, _, _, norm in self._pending]).tolist()
+        shares, *rest = zip(*self._on_device, strict=True)
+        losses = all_reduced(torch.stack(shares).double(), self.mesh.dp).tolist()
+        norms, verdicts, scales = (_values(column, count) for column in rest)
         records = [
-            StepRecord(step, loss, lr, norm)
-            for (step, lr, _, _), loss, norm in zip(self._pending, losses, norms, strict=True)
+            StepRecord(step, loss, lr, norm, Verdict(round(verdict or 0)), scale)
+            for (step, lr), loss, norm, verdict, scale in zip(
+                self._pending, losses, norms, verdicts, scales, strict=True
+            )
         ]
         self._pending.clear()
+        self._on_device.clear()
         if not timed:
             return records, None
         return records, Speed(
@@ -107,6 +127,12 @@ class Window:
 
     def _utilisation(self, flops_per_s: float) -> float | None:
         return None if self.peak is None else flops_per_s / (self.peak * self.mesh.world_size)
+
+
+def _values(scalars: tuple[Tensor | None, ...], count: int) -> list[Any]:
+    """Their values in one transfer from the device; Nones where there are none."""
+    there = [scalar for scalar in scalars if scalar is not None]
+    return torch.stack(there).tolist() if len(there) == count else [None] * count
 
 
 def readable_flops(pflops: float) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from mlm.checkpoint.state import TrainingState
 from mlm.config.schema import TrainConfig
 from mlm.data.prepared import PreparedData
 from mlm.data.reading import ValidationSet, training_samples, validation_sets
@@ -18,11 +19,13 @@ from mlm.models.registry import build_model
 from mlm.optim.adamw import AdamW, ParameterGroup, parameter_groups
 from mlm.parallel.data_parallel import replicate
 from mlm.parallel.device import autocast_for, device_name
-from mlm.parallel.job import take_place
+from mlm.parallel.job import Place, take_place
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
 from mlm.plan.flops import hardware_flops_per_step, model_flops_per_step
 from mlm.plan.hardware import peak_tflops
+from mlm.train.guard import Guard, Scaling
+from mlm.train.resume import begin, read_plan
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,15 @@ class Run:
     valid: list[ValidationSet]
     """The validation splits; none where nothing is held out."""
     autocast: Callable[[], AbstractContextManager[object]]
+    rng: RngStreams
+    guard: Guard
+    """Decides whether a step's update is applied."""
+    state: TrainingState
+    """Where training begins: all zeros, or what the checkpoint says."""
+    attempt: int
+    """How often the run was started, this time included; metrics of a later attempt stand for a step."""
+    resumed_from: Path | None
+    """The checkpoint that training continues; None when it begins at step 0."""
     flops_per_step: int
     """Model FLOPs of the whole job."""
     hardware_flops_per_step: int
@@ -68,9 +80,7 @@ class Run:
 
 def set_up(config: TrainConfig) -> Run:
     """Build a rank's run; collective over all ranks of the job, whose environment torchrun has set."""
-    assert config.run_dir is not None, "the launcher resolves run_dir"
     assert config.dp is not None, "the launcher resolves dp"
-    run_dir = Path(config.run_dir)
     if config.deterministic:  # even False imports the compiler, most of a second
         torch.use_deterministic_algorithms(True)
     place = take_place(
@@ -82,21 +92,28 @@ def set_up(config: TrainConfig) -> Run:
         dp=config.dp,
         timeout_s=config.launch.timeout_s,
     )
-    device, mesh = place.device, place.mesh
+    return build_run(config, place)
 
+
+def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.float32) -> Run:
+    """The same for a rank that has its place already, with parameters of that dtype; collective."""
+    assert config.run_dir is not None, "the launcher resolves run_dir"
+    run_dir, device, mesh = Path(config.run_dir), place.device, place.mesh
     rng = RngStreams(config.seed, mesh, device)
+    origin, data = read_plan(run_dir, mesh)
     model = build_model(
-        config.model,
+        # Nothing is drawn for weights that are about to be read.
+        config.model if origin.is_fresh else replace(config.model, init_std=0.0),
         tp=mesh.tp,
         rng=rng,
         seed=config.seed,
         overlap=config.parallel.overlap_grad_reduce,
+        dtype=dtype,
         device=device,
     )
     groups = parameter_groups(model, config.optim.weight_decay)
     optimizer = AdamW(groups, beta1=config.optim.beta1, beta2=config.optim.beta2, eps=config.optim.eps)
-
-    data = PreparedData.from_json((run_dir / "data.json").read_text(encoding="utf-8"))
+    state = begin(origin, model, optimizer, mesh)
     packed = config.data.reset_positions or config.data.reset_attention
     name = device_name(device)
     peak = peak_tflops(name, config.precision.name)
@@ -117,7 +134,31 @@ def set_up(config: TrainConfig) -> Run:
         ),
         valid=validation_sets(data, packed=packed),
         autocast=autocast_for(config.precision.name, device),
+        rng=rng,
+        guard=_guard(config, mesh, device, state),
+        state=state,
+        attempt=origin.attempt,
+        resumed_from=None if origin.checkpoint is None else Path(origin.checkpoint),
         flops_per_step=model_flops_per_step(config.model, config.train.global_batch_size),
         hardware_flops_per_step=hardware_flops_per_step(config.model, config.train.global_batch_size),
         peak_flops=None if peak is None else peak * 1e12,
+    )
+
+
+def _guard(config: TrainConfig, mesh: Mesh, device: torch.device, state: TrainingState) -> Guard:
+    """With fp16's loss scale where a checkpoint left it, or from the beginning."""
+    precision, scaling = config.precision, None
+    if precision.name == "fp16":
+        scaling = Scaling(
+            initial=precision.initial_loss_scale,
+            growth_steps=precision.scale_growth_steps,
+            floor=precision.min_loss_scale,
+        )
+    return Guard(
+        mesh.dp,
+        device,
+        max_bad_steps=config.train.max_bad_steps,
+        scaling=scaling,
+        loss_scale=state.loss_scale,
+        good_steps=state.good_steps,
     )

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from mlm.checkpoint.save import save_checkpoint
+from mlm.checkpoint.layout import weights
+from mlm.checkpoint.save import Saver
+from mlm.checkpoint.state import TrainingState
 from mlm.config.compose import compose
 from mlm.config.store import save_config
 from mlm.data.prepared import PreparedData
@@ -42,7 +44,7 @@ def write_run(run_dir: Path, tp: int) -> dict[str, torch.Tensor]:
         (run_dir / "data.json").write_text(data.to_json())
     if mesh.world_size > 1:
         torch.distributed.barrier()
-    save_checkpoint(run_dir / "checkpoints" / "step_3", model, [], mesh)
+    Saver(run_dir / "checkpoints", mesh).save(TrainingState(step=3), weights(model))
     return whole_parameters(model, mesh)
 
 
@@ -70,10 +72,10 @@ def test_weights_shape_and_tokenizer_are_the_runs_at_every_tp(pool, tmp_path, tr
     run_dir = tmp_path / "run"
     written = pool(trained_tp).run(write_run, run_dir, trained_tp)[0]
     for tp in (1, 2, 4):
-        for weights, training, config, ids, description in pool(tp).run(load_run, run_dir, tp):
-            assert weights.keys() == written.keys()
+        for loaded, training, config, ids, description in pool(tp).run(load_run, run_dir, tp):
+            assert loaded.keys() == written.keys()
             for name, value in written.items():
-                assert torch.equal(value, weights[name]), f"{name} at tp={tp}"
+                assert torch.equal(value, loaded[name]), f"{name} at tp={tp}"
             assert not training
             assert config == asdict(TINY)
             assert ids == [ALPHABET.index(c) for c in "a, b"]

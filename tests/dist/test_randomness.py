@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from mlm.data.samples import ValidationWindows
 from mlm.parallel.parameter import initialise, named_declarations
+from mlm.parallel.rng import RngStreams
 from mlm.train.validate import validate
 from tests.dist.meshes import TINY, mesh_of, tiny_model, whole_parameters
 
@@ -100,6 +101,33 @@ def test_dropout_masks_agree_outside_and_differ_inside_the_split_regions(pool):
                 assert torch.equal(a["out"][call], b["out"][call]) == same_replica
                 assert not torch.equal(a["in"][call], b["in"][call])
             assert torch.equal(a["y"], b["y"]) == same_replica, "the residual stream of a replica is one"
+
+
+def draws(tp: int, dp: int, seed: int, steps: list[int]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """What both streams draw at the beginning of each of the steps, in that order."""
+    rng = RngStreams(seed, mesh_of(tp, dp), torch.device("cpu"))
+    drawn = []
+    for step in steps:
+        rng.begin_step(step)
+        with rng.tensor_parallel_region():
+            inside = torch.rand(64)
+        drawn.append((torch.rand(64), inside))
+        torch.rand(step)  # as many more as it likes
+    return drawn
+
+
+def test_what_a_step_draws_follows_from_seed_step_and_rank_alone(pool):
+    here = pool(4).run(draws, 2, 2, 5, [1, 2, 3])
+    again = pool(4).run(draws, 2, 2, 5, [3, 7, 1])
+    for rank in range(4):
+        for kind in (0, 1):
+            assert torch.equal(here[rank][0][kind], again[rank][2][kind]), "step 1, after others"
+            assert torch.equal(here[rank][2][kind], again[rank][0][kind]), "step 3, before others"
+    other_seed = pool(4).run(draws, 2, 2, 6, [1, 2, 3])
+    # Outside, tp ranks 0 and 1 of a replica draw alike: two streams a step; inside, four.
+    for kind, streams in ((0, 2), (1, 4)):
+        drawn = {tuple(step[kind].tolist()) for rank in (*here, *other_seed) for step in rank}
+        assert len(drawn) == 2 * 3 * streams
 
 
 def dropped_and_not(tp: int) -> tuple[float, float, float, float]:

@@ -39,12 +39,20 @@ import os, signal, sys, time
 def break_step(number, fault):
     from mlm.optim.adamw import AdamW
     step, calls = AdamW.step, [0]
-    def broken(self, lr):
+    def broken(self, *args):
         calls[0] += 1
         if calls[0] == number:
+            optimizers[:] = [self]
             fault()
-        return step(self, lr)
+        return step(self, *args)
     AdamW.step = broken
+
+optimizers = []
+
+def poison():
+    for group in optimizers[0].groups:
+        if "layers.1.mlp.expand.weight" in group.parameters:
+            group.parameters["layers.1.mlp.expand.weight"].data[0, 0] = float("nan")
 
 def boom():
     raise ValueError("boom")
@@ -54,9 +62,13 @@ def hang():
     time.sleep(120)
 
 def deaf_hang():
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     hang()
+
+def user_error():
+    from mlm.errors import TrainError
+    raise TrainError("the loss is a letter: use numbers")
 
 def killed():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -84,7 +96,7 @@ class Launches:
         (site / "sitecustomize.py").write_text(_FAULTS)
         outer = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "MLM_", "CUDA_"))}
         self.environment = outer | {
-            "PYTHONPATH": str(site),
+            "PYTHONPATH": os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "MLM_CACHE": str(cache),
             "FAULT_MARKS": str(self.marks),
             "TMPDIR": str(self.scratch),

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mlm.failures import read_failures
 from tests.e2e.launching import MLM_TRAIN, TINY, Launches, occupied_ports, wait_until_gone
 
 GONE_S = 10.0
@@ -54,15 +55,15 @@ def test_a_rank_killed_from_outside_is_named_with_its_signal(launches: Launches)
     [
         (signal.SIGINT, "hang", 130),
         (signal.SIGTERM, "hang", 143),
-        (signal.SIGTERM, "deaf_hang", 143),  # ignores the signal and is killed after the grace
+        (signal.SIGTERM, "deaf_hang", 143),
         (signal.SIGKILL, "hang", -9),
     ],
 )
-def test_a_signal_to_the_launcher_ends_every_process(
+def test_workers_that_cannot_save_are_killed_after_the_saving_grace(
     launches: Launches, number: signal.Signals, fault: str, code: int
 ) -> None:
     faults = {f"FAULT_OF_RANK_{rank}": fault for rank in (0, 1)}
-    job = launches.start([*MLM_TRAIN, *TINY, "launch.failure_grace_s=2"], faults)
+    job = launches.start([*MLM_TRAIN, *TINY, "launch.save_grace_s=2"], faults)
     launches.wait_for_marks(2)
     workers = job.descendants()
     assert len(workers) >= 2
@@ -72,15 +73,19 @@ def test_a_signal_to_the_launcher_ends_every_process(
     assert job.finish(GONE_S) == code, job.err
     assert alive == [], f"alive {time.monotonic() - sent:.1f} s after {number.name}"
     if number != signal.SIGKILL:
-        assert f"stopped by {number.name}" in job.err
+        assert f"stopped by {number.name}; the workers had not ended within launch.save_grace_s=2" in job.err
         assert "Traceback" not in job.err
 
 
-def test_a_worker_that_ignores_sigterm_is_killed_after_another_ones_failure(launches: Launches) -> None:
+def test_a_worker_that_ignores_every_signal_is_killed_after_another_ones_failure(launches: Launches) -> None:
     job = launches.run(
-        [*MLM_TRAIN, *TINY, "launch.failure_grace_s=1"],
+        [*MLM_TRAIN, *TINY, "launch.failure_grace_s=3"],
         {"FAULT_OF_RANK_0": "deaf_hang", "FAULT_OF_RANK_1": "boom"},
     )
+    ended = time.time()
+    (run,) = launches.run_dirs()
+    (failure,) = read_failures(run)
+    assert 3 <= ended - failure.time_s < 8, "the grace, and a moment for the processes to go"
     assert job.code == 1
     assert "mlm-train: rank 1 on " in job.err
     assert "ValueError: boom" in job.err

@@ -142,13 +142,31 @@ def test_a_signal_ends_the_step_and_leaves_no_task(
     hang = {"FAULT_OF_RANK_0": "hang", "FAULT_OF_RANK_1": "hang"}
     for mark in launches.marks.iterdir():
         mark.unlink()
-    job = launches.start([*STEP, *ON_SLURM, f"run_dir={run}"], hang)
+    job = launches.start([*STEP, *ON_SLURM, "launch.save_grace_s=3", f"run_dir={run}"], hang)
     launches.wait_for_marks(2, timeout_s=240)
     tasks = [p for p in psutil.process_iter(["cmdline"]) if f"run_dir={run}" in (p.info["cmdline"] or [])]
     mlm_train_below(job).send_signal(number)
     assert job.finish(60) == code, job.err
     assert f"stopped by {number.name}" in job.err
     assert wait_until_gone(tasks, 10) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_a_step_that_can_save_leaves_a_checkpoint_and_code_75(
+    launches: Launches, number: signal.Signals
+) -> None:
+    run = launches.folder / f"saved-{number.name}"
+    endless = [word for word in ON_SLURM if not word.startswith("train.steps")]
+    job = launches.start([*STEP, *endless, "train.steps=1000000", f"run_dir={run}"])
+    deadline = time.monotonic() + 240
+    while not (run / "metrics.jsonl").exists() or '"step": 3' not in (run / "metrics.jsonl").read_text():
+        assert time.monotonic() < deadline, "no third step"
+        time.sleep(0.1)
+    mlm_train_below(job).send_signal(number)
+    assert job.finish(60) == 75, job.err
+    stopped = json.loads((run / "stopped.json").read_text())
+    assert stopped["reason"] == number.name
+    assert (run / "checkpoints" / "latest").read_text() == f"step_{stopped['step']}\n"
 
 
 def test_ctrl_c_while_waiting_cancels_the_job(launches: Launches) -> None:

@@ -81,7 +81,7 @@ def test_a_run_prints_and_leaves_all_that_a_report_needs(launches):
     characters = summary["valid_loss"] * summary["valid_tokens"] / summary["valid_nats_per_character"]
     assert characters == pytest.approx(111_540, abs=10)
     assert len(summary["sample"]) > 20
-    assert Path(summary["checkpoint"], ".metadata").is_file()
+    assert Path(summary["checkpoint"], "manifest.json").is_file()
 
     again = launches.run([*MLM_TRAIN, *words, f"run_dir={run_dir}"])
     assert again.code == 2

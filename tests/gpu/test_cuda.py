@@ -9,8 +9,10 @@ import torch
 
 from mlm.models.registry import build_model
 from mlm.optim.adamw import AdamW, parameter_groups
+from mlm.parallel.device import autocast_for
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
+from mlm.train.guard import Guard, Scaling, Verdict
 from mlm.train.profile import StepProfiler
 from mlm.train.step import train_step
 from tests.dist.meshes import TINY
@@ -21,7 +23,14 @@ pytestmark = [
 ]
 
 
-def losses(device: torch.device, dtype: torch.dtype, steps: int = 5, sync_debug: bool = False) -> list[float]:
+def losses(
+    device: torch.device,
+    dtype: torch.dtype,
+    steps: int = 5,
+    sync_debug: bool = False,
+    precision: str = "fp32",
+    guard: Guard | None = None,
+) -> list[float]:
     mesh = Mesh.single()
     rng = RngStreams(3, mesh, device)
     model = build_model(TINY, tp=mesh.tp, rng=rng, seed=3, dtype=dtype, device=device)
@@ -33,6 +42,7 @@ def losses(device: torch.device, dtype: torch.dtype, steps: int = 5, sync_debug:
         if sync_debug and step > 0:
             torch.cuda.synchronize()
             torch.cuda.set_sync_debug_mode("error")
+        rng.begin_step(step)
         share, _ = train_step(
             model,
             optimizer,
@@ -41,7 +51,8 @@ def losses(device: torch.device, dtype: torch.dtype, steps: int = 5, sync_debug:
             clip_grad_norm=1.0,
             global_batch_tokens=4 * TINY.seq_length,
             mesh=mesh,
-            autocast=nullcontext,
+            autocast=autocast_for(precision, device),
+            guard=guard,
         )
         torch.cuda.set_sync_debug_mode("default")
         shares.append(share)
@@ -89,3 +100,28 @@ def test_a_profile_splits_the_steps_time_into_kernels_of_each_kind(tmp_path):
 
 def test_a_step_never_waits_for_the_device():
     losses(torch.device("cuda"), torch.float32, sync_debug=True)
+
+
+def test_nor_does_a_guarded_step_in_fp16_and_it_follows_fp32():
+    device = torch.device("cuda", 0)
+    scaling = Scaling(initial=2.0**10, growth_steps=2, floor=1.0)
+    guard = Guard(Mesh.single().dp, device, max_bad_steps=0, scaling=scaling)
+    narrow = losses(device, torch.float32, sync_debug=True, precision="fp16", guard=guard)
+    assert guard.verdict.item() == Verdict.UPDATED
+    assert guard.loss_scale.item() == 2.0**12, "doubled after two updates, twice in five steps"
+    assert narrow == pytest.approx(losses(device, torch.float32), rel=5 * 2.0**-11)
+
+
+def test_an_overflow_leaves_parameters_and_moments_alone():
+    device = torch.device("cuda", 0)
+    parameter = torch.nn.Parameter(torch.ones(4, 4, device=device))
+    optimizer = AdamW(
+        parameter_groups(torch.nn.ParameterDict({"w": parameter}), 0.1), beta1=0.9, beta2=0.95, eps=1e-8
+    )
+    guard = Guard(Mesh.single().dp, device, max_bad_steps=0, scaling=Scaling(2.0**10, 2, 1.0))
+    parameter.grad = torch.full_like(parameter, torch.inf)
+    loss = torch.ones((), device=device)
+    optimizer.step(0.1, guard.judge(loss, torch.full((), torch.inf, device=device, dtype=torch.float64)))
+    assert (parameter == 1).all()
+    assert all((tensor == 0).all() for _, *moments in optimizer.named_moments() for tensor in moments)
+    assert guard.loss_scale.item() == 2.0**9

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.config.checks import NAMES, check, divisors
+from mlm.config.checks import NAMES, check, check_evaluation, divisors
+from mlm.config.command import EVAL
 from mlm.config.compose import compose
 from mlm.config.fields import assemble, flatten, schema_fields
 from mlm.config.ranges import RANGES
@@ -153,6 +154,24 @@ def test_the_end_of_the_cosine_is_decay_steps_when_it_is_given() -> None:
 def test_min_lr_above_lr_is_refused() -> None:
     (problem,) = problems(optim__min_lr=1e-3)
     assert problem.where == "optim.min_lr=0.001"
+
+
+def test_auto_needs_the_directory_that_it_continues() -> None:
+    (problem,) = problems(resume="auto")
+    assert (problem.where, problem.remedy) == ("resume=auto", "add run_dir=DIR, or use resume=PATH")
+    assert problems(resume="auto", run_dir="/r") == []
+
+
+def test_weights_come_from_one_place() -> None:
+    (problem,) = problems(resume="/a", init_from="/b")
+    assert problem.where == "init_from=/b"
+    assert problems(resume="auto", run_dir="/r", init_from="/b") == []
+
+
+def test_an_evaluation_has_nothing_to_be_started_again_from() -> None:
+    evaluation = compose(["launch.max_restarts=2"], [], EVAL)
+    (problem,) = check_evaluation(evaluation)
+    assert problem.where == "launch.max_restarts=2"
 
 
 def test_pipelines_are_refused_until_they_are_built() -> None:

@@ -31,7 +31,7 @@ def only(*overrides: str) -> Problem:
         ("parallel.tp=2", "tp=2"),
         ("xyzzy=1", "--help"),
         ("model=gpt2_tinny", "model=gpt2_tiny"),
-        ("precision=fp16", "fp32"),
+        ("precision=fp64", "fp32"),
         ("tokenizer=zzz", "byte, char, gpt2, hf, sentencepiece, wordpiece"),
         ("+tp=2", "drop the +: tp=2"),
         ("++optim.lr=1", "drop the ++: optim.lr=1"),

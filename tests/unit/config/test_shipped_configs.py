@@ -40,7 +40,7 @@ def test_the_groups_and_their_options_are_these() -> None:
         "tokenizer": ["byte", "char", "gpt2", "hf", "sentencepiece", "wordpiece"],
         "data": ["blend", "indexed", "shakespeare"],
         "optim": ["megatron_gpt2"],
-        "precision": ["auto", "bf16", "fp32"],
+        "precision": ["auto", "bf16", "fp16", "fp32"],
         "parallel": ["default"],
         "launch": ["auto", "dry_run", "join", "local", "slurm"],
         "logger": ["none", "tensorboard", "wandb"],

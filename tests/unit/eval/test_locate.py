@@ -20,7 +20,7 @@ def run_dir(tmp_path: Path) -> Path:
     for step in (900, 1000):
         directory = run / "checkpoints" / f"step_{step}"
         directory.mkdir(parents=True)
-        (directory / ".metadata").touch()
+        (directory / "manifest.json").touch()
     (run / "checkpoints" / "step_2000.tmp").mkdir()
     (run / "checkpoints" / "step_3000").mkdir()
     for name in ("config.yaml", "data.json"):
@@ -43,6 +43,14 @@ def test_a_step_directory_is_itself_by_any_relative_path(run_dir, monkeypatch):
     assert resolve_checkpoint("../step_1000").step == 1000
 
 
+def test_a_step_directory_with_files_of_its_own_needs_no_run_around_it(run_dir, tmp_path):
+    alone = (run_dir / "checkpoints" / "step_900").rename(tmp_path / "step_900")
+    for name in ("config.yaml", "data.json"):
+        (alone / name).touch()
+    checkpoint = resolve_checkpoint(alone)
+    assert (checkpoint.config_path, checkpoint.data_path) == (alone / "config.yaml", alone / "data.json")
+
+
 def refusal(path: Path | str) -> str:
     with pytest.raises(ConfigError) as raised:
         resolve_checkpoint(path)
@@ -55,13 +63,14 @@ def test_what_is_no_complete_checkpoint_is_refused_with_what_is_there_instead(ru
     newest = run_dir / "checkpoints" / "step_1000"
     offer = f"the newest complete one there is {newest}"
     assert refusal(run_dir / "checkpoints" / "step_5") == f"does not exist: {offer}"
-    assert refusal(run_dir / "checkpoints" / "step_2000.tmp") == f"is not complete: {offer}"
-    assert refusal(run_dir / "checkpoints" / "step_3000") == f"is not complete: {offer}"
+    unfinished = f"is not complete (it has no manifest.json): {offer}"
+    assert refusal(run_dir / "checkpoints" / "step_2000.tmp") == unfinished
+    assert refusal(run_dir / "checkpoints" / "step_3000") == unfinished
     assert refusal(run_dir / "config.yaml").startswith("is a file: name the run_dir")
     assert refusal(tmp_path / "nowhere").startswith("does not exist: name the run_dir")
     assert refusal(tmp_path).startswith("is neither a run directory nor a step_N directory of one: name")
     for step in (900, 1000):
-        (run_dir / "checkpoints" / f"step_{step}" / ".metadata").unlink()
+        (run_dir / "checkpoints" / f"step_{step}" / "manifest.json").unlink()
     assert refusal(run_dir).startswith("has no complete checkpoint: train with train.save=true")
 
 

@@ -11,9 +11,9 @@ from mlm.config.schema import (
     ModelConfig,
     OptimConfig,
     ParallelConfig,
-    PrecisionConfig,
     TokenizerConfig,
     TrainConfig,
+    TrainPrecisionConfig,
 )
 from mlm.launch.machine import Machine
 from mlm.launch.nvml import Accelerator
@@ -79,7 +79,7 @@ def config(
         tokenizer=TokenizerConfig(kind="byte"),
         data=DataConfig(name="shakespeare", split=[90, 10, 0]),
         optim=OptimConfig(name="adamw", lr=1e-3, min_lr=1e-4, warmup_steps=1),
-        precision=PrecisionConfig(name=precision),
+        precision=TrainPrecisionConfig(name=precision),
         parallel=ParallelConfig(name="default"),
         launch=LaunchConfig(mode=mode, device=device, threads=threads),
         logger=LoggerConfig(kind=logger),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -62,6 +63,26 @@ def test_what_runs_here_is_said_with_the_two_ways_to_start_it(capsys: pytest.Cap
     assert "python -m mlm.train.worker /tmp/runs/tiny-20260301-123005/config.yaml" in text
     assert "could it run here yes, on cuda" in text
     assert "--nnodes" not in text
+
+
+def test_what_the_run_begins_with_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "begins at step 0, with random weights" in plan(config(mode="dry_run"), LAPTOP, capsys)
+    directory = tmp_path / "r" / "checkpoints" / "step_20"
+    directory.mkdir(parents=True)
+    for name in ("config.yaml", "data.json", "manifest.json"):
+        (directory / name).write_text('{"format": 1, "step": 20, "files": {}, "about": {}}')
+    (tmp_path / "r" / "config.yaml").write_text("")
+    asked = config(mode="dry_run")
+    # One after the other: another run, its weights, and the run itself.
+    for changes, begins in [
+        ({"resume": str(tmp_path / "r")}, f"begins with step 21, from {directory}"),
+        ({"init_from": str(directory)}, f"begins at step 0, with the weights of {directory}"),
+        ({"resume": "auto", "run_dir": str(tmp_path / "r")}, f"begins with step 21, from {directory}"),
+        ({"resume": "auto", "run_dir": str(tmp_path / "s")}, "begins at step 0, with random weights"),
+        ({"resume": "/nowhere"}, "begins nothing: what it was to begin with cannot be used"),
+    ]:
+        said = plan(replace(asked, **changes), LAPTOP, capsys)
+        assert begins.replace(" ", "") in said.replace("\n", "").replace(" ", "")
 
 
 def test_epochs_are_counted_where_tokens_are_known(capsys: pytest.CaptureFixture[str]) -> None:

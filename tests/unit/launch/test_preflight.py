@@ -44,7 +44,7 @@ def decide(
         ({"tp": 2}, gpu_machine(8), ("cuda", 8, 4, 8, "bf16")),
         ({"tp": 2, "dp": 1}, gpu_machine(8), ("cuda", 2, 1, 32, "bf16")),
         ({"tp": 2, "device": "cpu"}, gpu_machine(8), ("cpu", 2, 1, 32, "fp32")),
-        ({"tp": 2}, VOLTA, ("cuda", 8, 4, 8, "fp32")),
+        ({"tp": 2}, VOLTA, ("cuda", 8, 4, 8, "fp16")),
         ({"tp": 2, "precision": "fp32"}, gpu_machine(2), ("cuda", 2, 1, 32, "fp32")),
         ({"tp": 2}, gpu_machine(8, cuda=None), ("cpu", 2, 1, 32, "fp32")),
     ],

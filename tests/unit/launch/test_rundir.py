@@ -34,7 +34,7 @@ def test_a_directory_with_a_run_is_refused_and_left_as_it_was(tmp_path: Path) ->
     (run / "config.yaml").write_text("tp: 1\n")
     (problem,) = rundir.problems(run)
     assert "already holds a run, which is never overwritten" in problem.wrong
-    assert problem.remedy == f"use run_dir={run}-2"
+    assert problem.remedy == f"use run_dir={run}-2, or resume=auto to continue it"
     with pytest.raises(ConfigError):
         rundir.create(run, given=True)
     assert [path.name for path in run.iterdir()] == ["config.yaml"]

@@ -72,6 +72,23 @@ def test_the_job_asks_for_the_nodes_of_the_run_and_starts_the_run_that_was_typed
     assert composed["launch.mode"] == "join"
 
 
+def test_a_run_that_resumes_by_itself_may_be_started_again_by_slurm_and_by_hand(
+    slurm: FakeSlurm, tmp_path: Path
+) -> None:
+    words = [*TYPED, "resume=auto"]
+    assert submit(slurm, words) == 0
+    folder = tmp_path / "a run"
+    assert "requeue" in directives((folder / "job.sbatch").read_text())
+    # As after a first job: the run has begun, and the same command is given again.
+    (folder / "config.yaml").write_text("tp: 1\n")
+    (folder / "slurm-4711.log").write_text("")
+    slurm.command("sbatch", prints="4712")
+    assert submit(slurm, words) == 0
+    assert (folder / "slurm_job_id").read_text() == "4712\n"
+    with pytest.raises(ConfigError, match="already holds a run"):
+        submit(slurm, TYPED)
+
+
 def test_gpus_are_asked_for_where_the_processes_use_them(slurm: FakeSlurm, tmp_path: Path) -> None:
     slurm.command("sinfo", prints="short*|10|gpu:h100:8")
     gpu_torch = Machine(cores=4, memory_bytes=1 << 34, torch_version="2.13", torch_cuda="12.8")

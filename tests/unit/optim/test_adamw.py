@@ -64,3 +64,27 @@ def test_the_groups_hold_every_parameter_once_and_vectors_never_decay():
     assert all(p.dim() == 2 for p in decay.parameters.values())
     assert "embedding.word.weight" in decay.parameters
     assert "head.weight" not in decay.parameters, "tied to the embedding, it counts once"
+
+
+def test_a_skipped_step_changes_nothing_and_the_next_is_as_if_it_had_not_been():
+    def trained(with_skipped: bool) -> tuple[nn.Module, AdamW]:
+        model = tiny_model(mesh_of(1, 1), torch.float32)
+        optimizer = AdamW(parameter_groups(model, 0.1), beta1=0.9, beta2=0.95, eps=1e-8)
+        for step in range(4):
+            if with_skipped and step in (0, 2):
+                before = [t.clone() for t in state(model, optimizer)]
+                for parameter in model.parameters():
+                    parameter.grad = torch.full_like(parameter, float("nan"))
+                optimizer.step(1e-2, torch.ones(()))
+                assert all(torch.equal(a, b) for a, b in zip(before, state(model, optimizer), strict=True))
+            for number, parameter in enumerate(model.parameters()):
+                generator = torch.Generator().manual_seed(100 * step + number)
+                parameter.grad = torch.randn(parameter.shape, generator=generator)
+            optimizer.step(1e-2, torch.zeros(()))
+        return model, optimizer
+
+    def state(model: nn.Module, optimizer: AdamW) -> list[torch.Tensor]:
+        return [*model.parameters(), *(t for _, *both in optimizer.named_moments() for t in both)]
+
+    for a, b in zip(state(*trained(True)), state(*trained(False)), strict=True):
+        assert torch.equal(a, b)

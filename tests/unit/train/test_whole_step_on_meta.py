@@ -19,6 +19,7 @@ from mlm.parallel.parameter import count_parameters, named_declarations
 from mlm.parallel.rng import RngStreams
 from mlm.plan.flops import model_flops_per_step
 from mlm.plan.parameters import count_parameters as planned_parameters
+from mlm.train.guard import Guard, Scaling
 from mlm.train.step import train_step
 from tests.dist.recording import Recorder, elements
 
@@ -63,13 +64,17 @@ def test_a_step_of_the_8b_at_tp_8_holds_and_sends_what_the_paper_says(rank_of_8)
     assert flops.get_total_flops() == pytest.approx(model_flops_per_step(model_config, batch) / 8, rel=1e-12)
 
 
-def test_the_step_asks_nothing_of_a_device_with_two_dropout_streams(rank_of_8):
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_the_step_asks_nothing_of_a_device_with_two_dropout_streams_and_a_guard(rank_of_8, precision):
     model_config = compose(["model=gpt2_tiny", "tp=2"]).model
     mesh = Mesh.single()
     rng = RngStreams(1, mesh, torch.device("cpu"))
     model = build_model(model_config, tp=mesh.tp, rng=rng, seed=1, device="meta")
     optimizer = AdamW(parameter_groups(model, 0.01), beta1=0.9, beta2=0.999, eps=1e-8)
     ids = torch.empty(2, model_config.seq_length + 1, dtype=torch.long, device="meta")
+    scaling = Scaling(initial=2.0**16, growth_steps=4, floor=1.0) if precision == "fp16" else None
+    guard = Guard(mesh.dp, torch.device("meta"), max_bad_steps=0, scaling=scaling)
+    rng.begin_step(1)
     share, norm = train_step(
         model,
         optimizer,
@@ -79,6 +84,8 @@ def test_the_step_asks_nothing_of_a_device_with_two_dropout_streams(rank_of_8):
         global_batch_tokens=4 * model_config.seq_length,
         mesh=mesh,
         autocast=nullcontext,
+        guard=guard,
     )
     assert share.is_meta
     assert norm.is_meta
+    assert guard.verdict.is_meta

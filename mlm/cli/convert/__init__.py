@@ -1,0 +1,1 @@
+"""mlm-convert, one file per subcommand."""

@@ -1,0 +1,131 @@
+"""Whether a checkpoint can be what a configuration begins with: its files, its model, its data. No torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlm.checkpoint.folder import newest
+from mlm.checkpoint.locate import Checkpoint, resolve_checkpoint
+from mlm.checkpoint.manifest import damage
+from mlm.config.schema import TrainConfig
+from mlm.config.store import load_config
+from mlm.data.prepared import PreparedData
+from mlm.errors import ConfigError, Problem
+from mlm.launch import changes
+from mlm.launch.command import Say
+
+if TYPE_CHECKING:
+    from mlm.launch.resume import Beginning
+
+
+def check(beginning: Beginning, config: TrainConfig, data: PreparedData, say: Say) -> None:
+    """Compare the resolved configuration and the data with those of the checkpoint, and say what changed.
+
+    Raises ConfigError with every change that cannot be.
+    """
+    if beginning.weights is not None:
+        found = _other_tokenizer(beginning.weights, data)
+        if found:
+            raise ConfigError(found)
+    checkpoint, state = beginning.checkpoint, beginning.state
+    if checkpoint is None:
+        return
+    changed, refused = compared(checkpoint, config)
+    refused += _other_tokenizer(checkpoint, data)
+    if refused:
+        raise ConfigError(refused)
+    changed += _data_changes(checkpoint, data, state.consumed_samples)
+    say(
+        f"going on from {checkpoint.directory} (all checksums match): step {state.step:,} is done, "
+        f"the next sample is number {state.consumed_samples:,}"
+    )
+    if changed:
+        say("changed since then, and what it means:")
+        for line in changes.table(changed):
+            say(line)
+    for change in changed:
+        if change.key == "train.global_batch_size":
+            say(f"warning: the batch changes from {change.then} to {change.now} samples a step")
+    if state.step == config.train.steps:
+        say(f"all {state.step:,} steps are done, only what follows them is left; train.steps= trains on")
+
+
+def sentences(key: str, checkpoint: Checkpoint, *, contents: bool) -> list[Problem]:
+    """What is damaged, each as a problem that names the file."""
+    found = damage(checkpoint.directory, contents=contents)
+    if not found:
+        return []
+    others = [path for path in (newest(checkpoint.directory.parent, contents=contents).directory,) if path]
+    remedy = f"the newest whole one there is {others[0]}" if others else "use another checkpoint"
+    where, inside = f"{key}={checkpoint.directory}", f"{checkpoint.directory}/"
+    return [Problem(where, f"is damaged: {sentence.replace(inside, '')}", remedy) for sentence in found]
+
+
+def compared(checkpoint: Checkpoint, config: TrainConfig) -> tuple[list[changes.Change], list[Problem]]:
+    """The changes of configuration, and the problems of those that cannot be."""
+    try:
+        found = changes.changes(load_config(checkpoint.config_path), config)
+    except ConfigError as error:
+        return [], error.problems
+    refused = changes.refusals(found, checkpoint.directory.name)
+    if config.resume != "auto":
+        # That it does not go with resume=PATH is said already, of the configuration alone.
+        refused = [problem for problem in refused if not problem.where.startswith("init_from=")]
+    if config.train.steps < checkpoint.step:
+        wrong = f"is less than the {checkpoint.step:,} steps that {checkpoint.directory.name} has behind it"
+        refused.append(Problem(f"train.steps={config.train.steps}", wrong, "use more steps"))
+    # Those of profile=true alone are the last ones, which come only when there are steps left.
+    past = [step for step in config.profile_steps or [] if step <= checkpoint.step]
+    if config.profile and past and config.train.steps > checkpoint.step:
+        wrong = f"names step {past[0]}, which {checkpoint.directory.name} has behind it"
+        where = f"profile_steps=[{','.join(map(str, config.profile_steps or []))}]"
+        refused.append(Problem(where, wrong, f"use steps from {checkpoint.step + 1} on"))
+    return found, refused
+
+
+def init_problems(path: str, config: TrainConfig | None) -> list[Problem]:
+    """Why weights of that checkpoint cannot be those of the model that is meant."""
+    try:
+        checkpoint = resolve_checkpoint(path, "init_from")
+        found = sentences("init_from", checkpoint, contents=False)
+        if found or config is None:
+            return found
+        differences = changes.changes(load_config(checkpoint.config_path), config)
+    except ConfigError as error:
+        return error.problems
+    built_in = [change for change in differences if change.rule is changes.SHAPE]
+    return changes.refusals(built_in, checkpoint.directory.name)
+
+
+def _other_tokenizer(checkpoint: Checkpoint, data: PreparedData) -> list[Problem]:
+    before, now = _data_of(checkpoint).tokenizer, data.tokenizer
+    if before["fingerprint"] == now["fingerprint"]:
+        return []
+    wrong = f"gives other ids than the {before['kind']} tokenizer that {checkpoint.directory} learned with"
+    remedy = f"use tokenizer={before['kind']}"
+    if before["kind"] == now["kind"]:
+        remedy = "use the text, or the file of the tokenizer, of that run"
+    return [Problem(f"tokenizer.kind={now['kind']}", wrong, remedy)]
+
+
+def _data_changes(checkpoint: Checkpoint, data: PreparedData, consumed: int) -> list[changes.Change]:
+    before = _data_of(checkpoint)
+    if before.fingerprint == data.fingerprint:
+        if before.source == data.source:
+            return []
+        rule = changes.Rule(changes.Effect.EXACT, "the same tokens, split at the same places")
+        return [changes.Change("data", before.source, data.source, rule)]
+    rule = changes.Rule(
+        changes.Effect.ALLOWED, f"goes on at sample number {consumed:,} of the order that these tokens have"
+    )
+    shown = [f"{d.source}, {d.tokens['train']:,} tokens" for d in (before, data)]
+    return [changes.Change("data", shown[0], shown[1], rule)]
+
+
+def _data_of(checkpoint: Checkpoint) -> PreparedData:
+    path = checkpoint.data_path
+    try:
+        return PreparedData.from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        wrong = f"does not describe the data of the run ({type(error).__name__}: {error})"
+        raise ConfigError(Problem(str(path), wrong, "use another checkpoint")) from None

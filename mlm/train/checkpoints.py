@@ -1,0 +1,124 @@
+"""When a run saves, and what it says of it. How a checkpoint is written is mlm.checkpoint's affair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+import mlm
+from mlm.checkpoint.state import TrainingState
+from mlm.plan.parameters import count_parameters
+from mlm.train.log import logger
+from mlm.train.loggers import Metrics
+from mlm.train.setup import Run
+
+if TYPE_CHECKING:
+    # Imported when it is needed: with torch's part of it, it costs a second at start-up.
+    from mlm.checkpoint.save import Outcome, Saver
+
+_ATTACHED = ("config.yaml", "data.json", "tokenizer.model")
+"""Files of the run that every checkpoint holds a copy of: it can be read without the run around it."""
+_STATE_BYTES = 12
+"""Of a parameter in a checkpoint: its value and two moments in fp32."""
+_SLOW_DISK_BYTES_PER_S = 200e6
+_FIRST_SAVE_S = 10.0
+"""That a first save may take however little it writes: torch's part of it is imported for it."""
+
+
+class Checkpoints:
+    """Saves a run every checkpoint.interval steps and at its end; collective over all ranks.
+
+    newest: the newest checkpoint there is. failure: why the latest save gave none.
+    """
+
+    def __init__(self, run: Run, metrics: Metrics):
+        config = run.config.checkpoint
+        self.run, self.metrics, self.interval = run, metrics, config.interval
+        self.newest: Path | None = run.resumed_from
+        self.failure: str | None = None
+        state_bytes = _STATE_BYTES * count_parameters(run.config.model).total
+        self._longest_s = _FIRST_SAVE_S + state_bytes / _SLOW_DISK_BYTES_PER_S
+        self._measured = False
+        self._saved_step = run.state.step if run.resumed_from is not None else -1
+        # Without an interval there is one save, at the end, when no copy of the tensors is of use.
+        self._saver = self._make_saver(asynchronous=config.asynchronous) if self.interval else None
+
+    @property
+    def seconds(self) -> float:
+        """What a save may take: the longest so far, before the first a guess by a slow disk."""
+        return self._longest_s
+
+    def due(self, step: int) -> bool:
+        """Whether the interval asks for a checkpoint after this step."""
+        return self.interval > 0 and step % self.interval == 0
+
+    def save(self, state: TrainingState) -> None:
+        """Begin the checkpoint of where training is; what comes of it is reported later."""
+        from mlm.checkpoint.layout import moments, weights
+
+        self._saved_step = state.step
+        self._saver = self._saver or self._make_saver(asynchronous=False)
+        tensors = weights(self.run.model) | moments(self.run.model, self.run.optimizer.named_moments())
+        self._saver.save(state, tensors)
+        self.report()
+
+    def report(self) -> None:
+        """Log and record the saves that have ended since the last time."""
+        for outcome in self._saver.outcomes() if self._saver is not None else []:
+            self._record(outcome)
+
+    def finish(self, state: TrainingState) -> None:
+        """Have a checkpoint of this state, or its failure, before going on."""
+        # Until it has ended here as everywhere, ranks may differ in what they know of a save in flight.
+        self.close()
+        if self._saved_step != state.step or self.failure is not None:
+            self.save(state)
+            self.close()
+
+    def close(self) -> None:
+        """Wait for a save in flight: what has begun to be written is completed."""
+        if self._saver is not None:
+            self._saver.wait()
+        self.report()
+
+    def _make_saver(self, *, asynchronous: bool) -> Saver:
+        from mlm.checkpoint.save import Saver
+
+        config = self.run.config.checkpoint
+        return Saver(
+            self.run.run_dir / "checkpoints",
+            self.run.mesh,
+            keep_last=config.keep_last,
+            keep_every=config.keep_every,
+            asynchronous=asynchronous,
+            about={
+                "mlm": mlm.__version__,
+                "torch": str(torch.__version__),
+                "tp": self.run.mesh.tp.size,
+                "pp": self.run.mesh.pp.size,
+                "dp": self.run.mesh.dp.size,
+                "attempt": self.run.attempt,
+            },
+            attached={name: path for name in _ATTACHED if (path := self.run.run_dir / name).is_file()},
+        )
+
+    def _record(self, outcome: Outcome) -> None:
+        self.failure = outcome.error
+        if outcome.error is None:
+            self.newest = outcome.directory
+            self._longest_s = max(self._longest_s if self._measured else 0.0, outcome.seconds)
+            self._measured = True
+        if not self.run.is_first:
+            return
+        values = {"stall_s": outcome.stall_s, "seconds": outcome.seconds, "bytes": outcome.bytes}
+        self.metrics.write("checkpoint", outcome.step, {**values, "error": outcome.error})
+        if outcome.error is not None:
+            logger.warning(f"step {outcome.step:>6}  no checkpoint: {outcome.error}")
+            return
+        retired = f", {len(outcome.retired)} older deleted" if outcome.retired else ""
+        logger.info(
+            f"step {outcome.step:>6}  checkpoint {outcome.directory.name}, {outcome.bytes / 2**20:,.1f} MiB "
+            f"in {outcome.seconds:.2f} s, training waited {outcome.stall_s * 1e3:,.1f} ms{retired}"
+        )
