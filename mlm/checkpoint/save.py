@@ -192,6 +192,7 @@ class Saver:
     def _small_files(self, temporary: Path, state: TrainingState) -> dict[str, FileRecord]:
         records = {STATE: write_through(temporary / STATE, state.to_json())}
         for name, path in self.attached.items():
+            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, temporary / name)
             with (temporary / name).open("rb") as file:
                 os.fsync(file.fileno())

@@ -49,6 +49,8 @@ SHAPE = Rule(Effect.REFUSED, "its weights are made for that")
 _SCHEDULE = Rule(Effect.ALLOWED, "the learning rate of every step from here on follows the new schedule")
 _UPDATE = Rule(Effect.ALLOWED, "holds for every update from here on")
 
+_SAMPLES = Rule(Effect.ALLOWED, "holds for every sample from here on")
+
 RULES: dict[str, Rule] = {
     "model.name": _BESIDE,
     "model.architecture": SHAPE,
@@ -84,6 +86,9 @@ RULES: dict[str, Rule] = {
     "parallel.name": _BESIDE,
     "parallel.overlap_grad_reduce": _LAYOUT,
     "parallel.ddp_bucket_mb": _LAYOUT,
+    "data.shuffle_documents": Rule(Effect.ALLOWED, "goes on at the same number of another order of samples"),
+    "data.reset_positions": _SAMPLES,
+    "data.reset_attention": _SAMPLES,
     "launch.device": _KERNELS,
     "launch.threads": _LAYOUT,
     "train.steps": Rule(Effect.ALLOWED, "training ends there"),

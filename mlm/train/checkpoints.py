@@ -9,6 +9,7 @@ import torch
 
 import mlm
 from mlm.checkpoint.state import TrainingState
+from mlm.data.tokenizers import kept_files
 from mlm.plan.parameters import count_parameters
 from mlm.train.log import logger
 from mlm.train.loggers import Metrics
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     # Imported when it is needed: with torch's part of it, it costs a second at start-up.
     from mlm.checkpoint.save import Outcome, Saver
 
-_ATTACHED = ("config.yaml", "data.json", "tokenizer.model")
-"""Files of the run that every checkpoint holds a copy of: it can be read without the run around it."""
+_ATTACHED = ("config.yaml", "data.json")
+"""Files of the run that every checkpoint holds a copy of, beside its tokenizer's: it is read without the run."""
 _STATE_BYTES = 12
 """Of a parameter in a checkpoint: its value and two moments in fp32."""
 _SLOW_DISK_BYTES_PER_S = 200e6
@@ -101,7 +102,9 @@ class Checkpoints:
                 "dp": self.run.mesh.dp.size,
                 "attempt": self.run.attempt,
             },
-            attached={name: path for name in _ATTACHED if (path := self.run.run_dir / name).is_file()},
+            attached={
+                name: self.run.run_dir / name for name in (*_ATTACHED, *kept_files(self.run.data.tokenizer))
+            },
         )
 
     def _record(self, outcome: Outcome) -> None:

@@ -21,6 +21,7 @@ from mlm.data.tokenizers.load import (
     KINDS,
     SPECS,
     keep_tokenizer,
+    kept_files,
     load_tokenizer,
     parse_tokenizer,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "cut_at_line_ends",
     "gpt2_fingerprint",
     "keep_tokenizer",
+    "kept_files",
     "load_tokenizer",
     "parse_tokenizer",
 ]

@@ -86,6 +86,15 @@ def keep_tokenizer(description: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {**description, "path": name}
 
 
+def kept_files(description: dict[str, Any]) -> list[str]:
+    """What keep_tokenizer has put into the folder for it, relative to the folder."""
+    if "path" not in description:
+        return []
+    if description["kind"] == "gpt2":
+        return [f"{description['path']}/{file}" for file in GPT2_FILES]
+    return [description["path"]]
+
+
 def parse_tokenizer(spec: str, option: str = "--tokenizer") -> Tokenizer:
     """The tokenizer that a command line names, as one of SPECS, or by its file alone where that is enough.
 
