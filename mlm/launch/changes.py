@@ -116,7 +116,17 @@ SECTION_RULES: dict[str, Rule] = {
 }
 """For the keys of a section that have no rule of their own."""
 
-NOT_COMPARED = ("run_dir", "resume", "sweep_dir", "data", "tokenizer")
+NOT_COMPARED = (
+    "run_dir",
+    "resume",
+    "sweep_dir",
+    "data.name",
+    "data.path",
+    "data.blend",
+    "data.split",
+    "data.cache_dir",
+    "tokenizer",
+)
 """Keys and sections that say what is asked for now, or whose content is compared instead of their names."""
 
 _DROPOUT = "; dropout draws other elements"

@@ -66,7 +66,9 @@ def compared(checkpoint: Checkpoint, config: TrainConfig) -> tuple[list[changes.
     try:
         found = changes.changes(load_config(checkpoint.config_path), config)
     except ConfigError as error:
-        return [], error.problems
+        damaged = sentences("resume", checkpoint, contents=True)
+        # With resume=auto a damaged checkpoint is passed over, once it is looked at.
+        return [], [] if damaged and config.resume == "auto" else damaged or error.problems
     refused = changes.refusals(found, checkpoint.directory.name)
     if config.resume != "auto":
         # That it does not go with resume=PATH is said already, of the configuration alone.
@@ -85,14 +87,17 @@ def compared(checkpoint: Checkpoint, config: TrainConfig) -> tuple[list[changes.
 
 def init_problems(path: str, config: TrainConfig | None) -> list[Problem]:
     """Why weights of that checkpoint cannot be those of the model that is meant."""
+    checkpoint: Checkpoint | None = None
     try:
         checkpoint = resolve_checkpoint(path, "init_from")
         found = sentences("init_from", checkpoint, contents=False)
         if found or config is None:
             return found
-        differences = changes.changes(load_config(checkpoint.config_path), config)
+        then = load_config(checkpoint.config_path)
     except ConfigError as error:
-        return error.problems
+        damaged = checkpoint is not None and sentences("init_from", checkpoint, contents=True)
+        return damaged or error.problems
+    differences = changes.changes(then, config)
     built_in = [change for change in differences if change.rule is changes.SHAPE]
     return changes.refusals(built_in, checkpoint.directory.name)
 

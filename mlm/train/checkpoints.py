@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlm.checkpoint.save import Outcome, Saver
 
 _ATTACHED = ("config.yaml", "data.json")
-"""Files of the run that every checkpoint holds a copy of, beside its tokenizer's: it is read without the run."""
+"""Files of the run in every checkpoint, with its tokenizer's: it can be read without the run around it."""
 _STATE_BYTES = 12
 """Of a parameter in a checkpoint: its value and two moments in fp32."""
 _SLOW_DISK_BYTES_PER_S = 200e6

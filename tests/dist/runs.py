@@ -16,7 +16,7 @@ from mlm.config.compose import compose
 from mlm.config.resolve import resolved
 from mlm.config.schema import TrainConfig
 from mlm.data.indexed import IndexedWriter
-from mlm.data.prepared import PreparedData
+from mlm.data.prepared import PreparedData, PreparedDataset
 from mlm.data.samples import TokenWindows
 from mlm.launch.signals import Signals
 from mlm.parallel.job import Place
@@ -67,11 +67,17 @@ def make_data(folder: Path) -> Path:
     data = PreparedData(
         source="made",
         embedded=False,
-        prefix=str(folder / "text"),
+        datasets=(
+            PreparedDataset(
+                name="made",
+                prefix=str(folder / "text"),
+                ranges={"train": (0, tokens), "valid": (tokens, tokens), "test": (tokens, tokens)},
+                documents={"train": 1, "valid": 0, "test": 0},
+                first_documents={"train": None, "valid": None, "test": None},
+            ),
+        ),
         tokenizer={"kind": "byte", "fingerprint": "none"},
         seq_length=TINY.seq_length,
-        ranges={"train": (0, tokens), "valid": (tokens, tokens), "test": (tokens, tokens)},
-        documents={"train": 1, "valid": 0, "test": 0},
         fingerprint="none",
         ln_vocab=1.0,
     )

@@ -19,7 +19,7 @@ from mlm.config.compose import compose
 from mlm.config.resolve import resolved
 from mlm.config.schema import TrainConfig
 from mlm.config.store import save_config
-from mlm.data.prepared import PreparedData
+from mlm.data.prepared import PreparedData, PreparedDataset
 from mlm.errors import ConfigError
 from mlm.launch import resume
 from mlm.launch.resume_checks import check
@@ -41,11 +41,17 @@ def data_of(source: str = "text", fingerprint: str = "abc", tokenizer: str = "t"
     return PreparedData(
         source=source,
         embedded=False,
-        prefix="/nowhere",
+        datasets=(
+            PreparedDataset(
+                name="text",
+                prefix="/nowhere",
+                ranges={"train": (0, 1000), "valid": (1000, 1100), "test": (1100, 1100)},
+                documents={"train": 1, "valid": 1, "test": 0},
+                first_documents={"train": None, "valid": None, "test": None},
+            ),
+        ),
         tokenizer={"kind": "byte", "fingerprint": tokenizer},
         seq_length=64,
-        ranges={"train": (0, 1000), "valid": (1000, 1100), "test": (1100, 1100)},
-        documents={"train": 1, "valid": 1, "test": 0},
         fingerprint=fingerprint,
         ln_vocab=5.5,
     )
