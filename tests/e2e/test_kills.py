@@ -1,4 +1,4 @@
-"""A run that is killed at 20 random moments ends like one that is not."""
+"""A run that is killed at random moments, 5 or in the long tests 20, ends like one that is not."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_runs_killed_at_20_random_moments_end_with_the_loss_of_an_undisturbed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.long)])
+def test_runs_killed_at_random_moments_end_with_the_loss_of_an_undisturbed_one(
+    tmp_path: Path, kills: int
+) -> None:
     script = [sys.executable, str(ROOT / "scripts" / "kill_test.py")]
     done = subprocess.run(
-        [*script, "--kills", "20", "--steps", "150", "--folder", str(tmp_path)],
+        [*script, "--kills", str(kills), "--steps", "150", "--folder", str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     killed, runs = re.match(r"(\d+) kills, \d+ of the launcher alone, in (\d+) runs", done.stdout).groups()
-    assert int(killed) == 20
+    assert int(killed) == kills
     # At the earliest a kill takes back an interval and the steps done while the checkpoint was being written.
     lost = int(re.search(r"at most (\d+) steps done again, a checkpoint every 2 steps", done.stdout)[1])
     assert lost <= 4
