@@ -62,6 +62,13 @@ def files(prefix: Path) -> list[bytes]:
     return [Path(f"{prefix}_text_document.{kind}").read_bytes() for kind in ("bin", "idx")]
 
 
+def begin_anew(made: Path, whole: Path) -> None:
+    """Make room for another run, after a look at what a run that came to its end has left."""
+    assert files(made) == files(whole)
+    for kind in ("bin", "idx", "json"):
+        Path(f"{made}_text_document.{kind}").unlink()
+
+
 def test_killed_at_ten_random_moments_it_ends_with_the_bytes_of_an_undisturbed_run(
     tmp_path: Path, corpus: Path
 ) -> None:
@@ -81,9 +88,7 @@ def test_killed_at_ten_random_moments_it_ends_with_the_bytes_of_an_undisturbed_r
             said, _ = process.communicate(timeout=rng.uniform(0.3, 1.0) * duration_s)
             # It came to its end: begin anew, there are kills left.
             assert process.returncode == 0, said
-            assert files(made) == files(whole)
-            for kind in ("bin", "idx", "json"):
-                Path(f"{made}_text_document.{kind}").unlink()
+            begin_anew(made, whole)
         except subprocess.TimeoutExpired:
             workers = psutil.Process(process.pid).children()
             process.kill()
@@ -91,8 +96,8 @@ def test_killed_at_ten_random_moments_it_ends_with_the_bytes_of_an_undisturbed_r
             killed += 1
             _, alive = psutil.wait_procs(workers, timeout=30)
             assert not alive, "workers outlive a parent that was killed"
-            if Path(f"{made}_text_document.idx").exists():
-                assert files(made) == files(whole)
+            if Path(f"{made}_text_document.idx").exists():  # killed on its way out
+                begin_anew(made, whole)
         resumed += b"going on after" in said
     last = run(corpus, "--out", made)
     assert last.returncode == 0 or "is there already" in last.stderr, last.stderr
