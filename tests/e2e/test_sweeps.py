@@ -143,6 +143,10 @@ def test_a_plain_sweep_runs_every_combination_once(launches: Launches) -> None:
     assert losses[0] == losses[1], "the recorded command repeats the run"
 
 
+AT_ONCE = ("seed=1,2", "sweep_dir=mine", "launch.save_grace_s=1")
+"""Two runs whose workers, once told to stop, have a second to save."""
+
+
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
 )
@@ -150,7 +154,7 @@ def test_a_signal_ends_the_run_that_is_going_on_and_the_sweep(
     launches: Launches, number: signal.Signals, code: int
 ) -> None:
     launched = launches.start(
-        [*MLM_TRAIN, "-m", *TINY, "seed=1,2", "sweep_dir=mine"], {"FAULT_OF_RANK_0": "hang"}
+        [*MLM_TRAIN, "-m", *TINY, *AT_ONCE], {"FAULT_OF_RANK_0": "hang"}
     )
     launches.wait_for_marks(1)
     below = launched.descendants()
@@ -170,7 +174,7 @@ def test_a_signal_ends_the_run_that_is_going_on_and_the_sweep(
 def test_ctrl_c_in_a_terminal_reaches_the_run_once(launches: Launches) -> None:
     primary, secondary = pty.openpty()
     process = subprocess.Popen(
-        [*MLM_TRAIN, "-m", *TINY, "seed=1,2", "sweep_dir=mine"],
+        [*MLM_TRAIN, "-m", *TINY, *AT_ONCE],
         cwd=launches.folder,
         env=launches.environment | {"FAULT_OF_RANK_0": "hang"},
         stdin=secondary,
