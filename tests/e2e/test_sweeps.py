@@ -205,7 +205,7 @@ def _own_terminal() -> None:
 
 
 def test_a_second_sweep_in_the_same_folder_is_refused(launches: Launches) -> None:
-    command = [*MLM_TRAIN, "-m", *TINY, "seed=1,2", "sweep_dir=mine"]
+    command = [*MLM_TRAIN, "-m", *TINY, *AT_ONCE]
     first = launches.start(command, {"FAULT_OF_RANK_0": "hang"})
     launches.wait_for_marks(1)
     second = launches.run(command)
