@@ -94,7 +94,8 @@ class Launches:
         site = folder / "site"
         site.mkdir()
         (site / "sitecustomize.py").write_text(_FAULTS)
-        outer = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "MLM_", "CUDA_"))}
+        left_out = ("SLURM_", "MLM_", "CUDA_")
+        outer = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or not k.startswith(left_out)}
         self.environment = outer | {
             "PYTHONPATH": os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "MLM_CACHE": str(cache),

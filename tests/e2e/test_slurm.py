@@ -160,6 +160,7 @@ def test_a_signal_to_a_step_that_can_save_leaves_a_checkpoint_and_code_75(
     job = launches.start([*STEP, *endless, "train.steps=1000000", f"run_dir={run}"])
     deadline = time.monotonic() + 240
     while not (run / "metrics.jsonl").exists() or '"step": 3' not in (run / "metrics.jsonl").read_text():
+        assert job.process.poll() is None, job.finish() or job.err
         assert time.monotonic() < deadline, "no third step"
         time.sleep(0.1)
     mlm_train_below(job).send_signal(number)
