@@ -153,9 +153,7 @@ AT_ONCE = ("seed=1,2", "sweep_dir=mine", "launch.save_grace_s=1")
 def test_a_signal_ends_the_run_that_is_going_on_and_the_sweep(
     launches: Launches, number: signal.Signals, code: int
 ) -> None:
-    launched = launches.start(
-        [*MLM_TRAIN, "-m", *TINY, *AT_ONCE], {"FAULT_OF_RANK_0": "hang"}
-    )
+    launched = launches.start([*MLM_TRAIN, "-m", *TINY, *AT_ONCE], {"FAULT_OF_RANK_0": "hang"})
     launches.wait_for_marks(1)
     below = launched.descendants()
     assert len(below) >= 3, "a launcher and two workers"
