@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import mlm
-from mlm.errors import ConfigError, MlmError, Problem
-from mlm.launch.refusal import EXIT_REFUSED, refuse
+from mlm.cli.errors import exit_code_of
+from mlm.errors import Problem
 
 NAME = "mlm-report"
 _KEYS = ("out", "baseline", "warmup_steps")
@@ -30,7 +29,8 @@ class Arguments:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0 (a report was written), 2 (refused)."""
     words = list(sys.argv[1:] if argv is None else argv)
-    try:
+
+    def answer() -> int:
         if "-h" in words or "--help" in words:
             from mlm.cli import help as help_text
 
@@ -40,16 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{NAME} {mlm.__version__}")
             return 0
         return _report(parse(words))
-    except ConfigError as error:
-        return refuse(NAME, error.problems, outcome="nothing was written")
-    except MlmError as error:
-        print(f"{NAME}: {error}", file=sys.stderr)
-        return EXIT_REFUSED
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+
+    return exit_code_of(answer, lambda: NAME, outcome="nothing was written")
 
 
 def parse(words: Sequence[str]) -> Arguments:

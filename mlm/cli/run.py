@@ -10,11 +10,8 @@ from typing import Any
 
 import mlm
 from mlm.cli import arguments as command_line
-from mlm.errors import ConfigError, MlmError
-from mlm.launch import refusal
+from mlm.cli.errors import exit_code_of
 from mlm.launch.command import Command
-
-EXIT_INTERRUPTED = 130
 
 
 def run(
@@ -31,7 +28,8 @@ def run(
     whether -m makes several runs of it.
     """
     typed = list(sys.argv[1:] if argv is None else argv)
-    try:
+
+    def answer() -> int:
         given = command_line.parse(typed)
         if given.help:
             print(help_text(given.config_dirs), end="", flush=True)
@@ -53,14 +51,5 @@ def run(
             environment=os.environ,
             flaws=given.problems,
         )
-    except ConfigError as error:
-        return refusal.refuse(name, error.problems)
-    except MlmError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return refusal.EXIT_REFUSED
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # `mlm-train --help | head` closes our output; that is no failure worth a traceback.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+
+    return exit_code_of(answer, lambda: name)

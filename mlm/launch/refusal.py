@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from mlm.errors import Problem
 
 EXIT_REFUSED = 2
+NOTHING_STARTED = "nothing was started"
 
 
-def refuse(command: str, problems: Sequence[Problem], outcome: str = "nothing was started") -> int:
+def refuse(command: str, problems: Sequence[Problem], outcome: str = NOTHING_STARTED) -> int:
     """Print the problems to stderr and return the exit code. outcome: what the refusal spared."""
     width = shutil.get_terminal_size((120, 0)).columns
     print(format_problems(command, problems, width, outcome), end="", file=sys.stderr, flush=True)
@@ -19,7 +20,7 @@ def refuse(command: str, problems: Sequence[Problem], outcome: str = "nothing wa
 
 
 def format_problems(
-    command: str, problems: Sequence[Problem], width: int, outcome: str = "nothing was started"
+    command: str, problems: Sequence[Problem], width: int, outcome: str = NOTHING_STARTED
 ) -> str:
     """The table of problems: aligned columns where they fit into width, else every remedy on its own line."""
     unique = list(dict.fromkeys(problems))

@@ -18,9 +18,9 @@ from mlm.launch.resume import AUTO
 from mlm.launch.slurm_job import Job, Submitted, see_out, submit, why_cancelled
 from mlm.launch.slurm_plan import SlurmPlan
 from mlm.launch.slurm_step import StepOutcome, command_line, ended_tasks, run_step, true_code
+from mlm.launch.stopped import EXIT_SAVED
 from mlm.launch.verdict import is_consequence
 
-EXIT_SAVED = 75
 _TAIL_LINES = 20
 
 

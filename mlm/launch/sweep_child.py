@@ -15,13 +15,12 @@ from types import FrameType
 
 from mlm.failures import read_failures
 from mlm.launch.refusal import EXIT_REFUSED
+from mlm.launch.stopped import EXIT_SAVED
 from mlm.launch.verdict import is_consequence
 from mlm.studies.record import FAILED, FINISHED, REFUSED, UNFINISHED
 
 _HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _REMEMBERED_LINES = 200
-EXIT_SAVED = 75
-"""Saved after a signal."""
 _COMMAND = "mlm-train: "
 
 
@@ -109,7 +108,7 @@ def verdict(ended: Ended, run_dir: Path, *, finished: bool) -> tuple[str, str | 
     if code == EXIT_REFUSED:
         return REFUSED, _refusal(ended.last_words) or "was refused before it started"
     if code == EXIT_SAVED:
-        return UNFINISHED, "saved and left after a signal"
+        return UNFINISHED, "stopped in order, and saved"
     number = -code if code < 0 else code - 128
     if number in set(signal.Signals):
         name = signal.Signals(number).name

@@ -13,13 +13,13 @@ import sys
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from mlm.cli import arguments, report
-from mlm.cli.convert import main as mlm_convert
-from mlm.cli.data import main as mlm_data
+from mlm.cli.convert.main import CONVERT
+from mlm.cli.data.main import DATA
+from mlm.cli.subcommands import Family
 from mlm.config.checks import check
 from mlm.config.command import EVAL
 from mlm.config.compose import compose
@@ -142,14 +142,14 @@ def _verify_simple(words: list[str], command: Command) -> None:
         found = eval_problems(rest)
         assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
     elif name == "mlm-data":
-        said = parser_problem(mlm_data, rest)
+        said = parser_problem(DATA, rest)
         assert bool(said) == command.is_refused, f"{command.where}: {said}"
     elif name == "mlm-report":
         # Whether the runs are there depends on the machine.
         flaws = report.parse(rest).problems
         assert bool(flaws) == command.is_refused, f"{command.where}: {[str(p) for p in flaws]}"
     elif name == "mlm-convert":
-        found_by_parser = parser_problem(mlm_convert, rest)
+        found_by_parser = parser_problem(CONVERT, rest)
         assert bool(found_by_parser) == command.is_refused, f"{command.where}: {found_by_parser}"
     elif name == "torchrun":
         from torch.distributed.run import parse_args
@@ -222,12 +222,12 @@ def eval_problems(words: list[str], processes: int | None = None) -> list[Proble
     return found if config.checkpoint else [*found, Problem("checkpoint", "is not set", "give it")]
 
 
-def parser_problem(command: ModuleType, words: list[str]) -> str:
+def parser_problem(command: Family, words: list[str]) -> str:
     """What the parser of a command with subcommands says against arguments; files are left aside."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            command._parser(words).parse_args(words)
+            command.parser(words).parse_args(words)
     except SystemExit as left:
         return said.getvalue() if left.code else ""
     return ""

@@ -1,76 +1,32 @@
-"""mlm-data: text to token datasets and back, one subcommand each. Imports no torch."""
+"""mlm-data: text to token datasets and back, one subcommand each."""
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import os
 import sys
 from collections.abc import Sequence
 
-import mlm
-from mlm.errors import ConfigError, MlmError
-from mlm.launch import refusal
+from mlm.cli.subcommands import Family
 
-SUBCOMMANDS = {
-    "prepare": "text, JSONL or Parquet to PREFIX_text_document.bin and .idx",
-    "filter": "drop short, duplicate and contaminated documents",
-    "tokenizer": "train a tokenizer, or show what one makes of a text",
-    "inspect": "text and lengths of a token dataset",
-    "verify": "check a token dataset's sizes, offsets, ids and checksums",
-    "merge": "several token datasets to one",
-    "split": "one token dataset to several, by documents",
-    "fetch": "download a public dataset, with checksums",
-}
-"""Each is a module of this package with DESCRIPTION, EXAMPLES, add_arguments(parser) and run(args) -> int."""
-
-EXIT_INTERRUPTED = 130
+DATA = Family(
+    "mlm-data",
+    "Token datasets from text, and a look at them.",
+    "mlm.cli.data",
+    {
+        "prepare": "text, JSONL or Parquet to PREFIX_text_document.bin and .idx",
+        "filter": "drop short, duplicate and contaminated documents",
+        "tokenizer": "train a tokenizer, or show what one makes of a text",
+        "inspect": "text and lengths of a token dataset",
+        "verify": "check a token dataset's sizes, offsets, ids and checksums",
+        "merge": "several token datasets to one",
+        "split": "one token dataset to several, by documents",
+        "fetch": "download a public dataset, with checksums",
+    },
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code: 0, 1 (failed on the way), 2 (refused), 130."""
-    typed = list(sys.argv[1:] if argv is None else argv)
-    name = "mlm-data"
-    try:
-        args = _parser(typed).parse_args(typed)
-        name = f"mlm-data {args.subcommand}"
-        return int(args.run(args))
-    except ConfigError as error:
-        return refusal.refuse(name, error.problems)
-    except MlmError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        return refusal.EXIT_REFUSED
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-
-
-def _parser(typed: Sequence[str]) -> argparse.ArgumentParser:
-    """Only the subcommand that was typed is imported, so that each --help answers at once."""
-    parser = argparse.ArgumentParser(
-        prog="mlm-data", description="Token datasets from text, and a look at them.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action="version", version=f"mlm-data {mlm.__version__}")
-    subparsers = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND", required=True)
-    wanted = next((word for word in typed if word in SUBCOMMANDS), None)
-    for name, summary in SUBCOMMANDS.items():
-        if name != wanted:
-            subparsers.add_parser(name, help=summary)
-            continue
-        module = importlib.import_module(f"mlm.cli.data.{name}")
-        subparser = subparsers.add_parser(
-            name,
-            help=summary,
-            description=module.DESCRIPTION,
-            epilog=f"examples:\n{module.EXAMPLES}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
-        module.add_arguments(subparser)
-        subparser.set_defaults(run=module.run)
-    return parser
+    return DATA.run(argv)
 
 
 if __name__ == "__main__":

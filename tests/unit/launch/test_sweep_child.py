@@ -25,7 +25,7 @@ def fail(run_dir: Path, rank: int, kind: str, message: str, time_s: float) -> No
         (-signal.SIGKILL, "unfinished", "killed by SIGKILL"),
         (130, "unfinished", "stopped by SIGINT"),
         (143, "unfinished", "stopped by SIGTERM"),
-        (75, "unfinished", "saved and left after a signal"),
+        (75, "unfinished", "stopped in order, and saved"),
         (1, "failed", "exit code 1"),
         (2, "refused", "was refused before it started"),
         (0, "unfinished", "ended without an error, but its directory holds no summary of this configuration"),
