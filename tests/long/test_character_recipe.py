@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mlm.checkpoint.save import load_weights
+from mlm.checkpoint.load import load_weights
 from mlm.config.store import load_config
 from mlm.data.indexed import IndexedDataset
 from mlm.data.prepared import PreparedData
