@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mlm.errors import MlmError
+from mlm.files import write_whole
 
 LAUNCHER_PID = "MLM_LAUNCHER_PID"
 """Set in workers that one of our commands started; absent where torchrun or srun did."""
@@ -59,11 +60,9 @@ def record_failure(
 
 
 def _write(folder: Path, failure: Failure) -> bool:
-    aside = folder / f".rank_{failure.rank}.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps(asdict(failure), indent=2))
-        aside.replace(folder / f"rank_{failure.rank}.json")
+        write_whole(folder / f"rank_{failure.rank}.json", json.dumps(asdict(failure), indent=2))
     except OSError:
         return False
     return True

@@ -8,8 +8,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.checkpoint.manifest import MANIFEST, damage, sync_folder, write_through
+from mlm.checkpoint.manifest import MANIFEST, damage
 from mlm.errors import CheckpointError
+from mlm.files import write_whole
 
 LATEST = "latest"
 """A file with the name of the newest complete checkpoint; moved only when that one is whole."""
@@ -81,10 +82,7 @@ def _steps(folder: Path) -> list[Path]:
 def publish(directory: Path) -> None:
     """Give a checkpoint that was written aside its name, and point `latest` at it."""
     os.rename(aside(directory), directory)
-    pointer = directory.parent / f"{LATEST}{TEMPORARY}"
-    write_through(pointer, f"{directory.name}\n")
-    os.replace(pointer, directory.parent / LATEST)
-    sync_folder(directory.parent)
+    write_whole(directory.parent / LATEST, f"{directory.name}\n", durable=True)
 
 
 def retire(folder: Path, *, keep_last: int, keep_every: int, just_written: Path) -> list[Path]:

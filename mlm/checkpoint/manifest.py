@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.errors import CheckpointError
+from mlm.files import sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1
@@ -132,15 +133,5 @@ def write_through(path: Path, text: str) -> FileRecord:
     data = text.encode()
     with path.open("wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        sync(file)
     return FileRecord(len(data), zlib.crc32(data))
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names that were added to or renamed in the folder survive a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from mlm.checkpoint.manifest import write_through
+from mlm.files import write_whole
 
 ORIGIN = "resume.json"
 
@@ -30,9 +29,7 @@ class Origin:
 
     def write(self, run_dir: Path) -> None:
         """Write run_dir/resume.json, whole or not at all."""
-        partial = run_dir / f"{ORIGIN}.tmp"
-        write_through(partial, json.dumps(asdict(self), indent=1) + "\n")
-        os.replace(partial, run_dir / ORIGIN)
+        write_whole(run_dir / ORIGIN, json.dumps(asdict(self), indent=1) + "\n", durable=True)
 
 
 def read_origin(run_dir: Path) -> Origin | None:

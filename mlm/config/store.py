@@ -14,6 +14,7 @@ from mlm.config.fields import MISSING, C, Refused, assemble, flatten, read, sche
 from mlm.config.locate import unreadable
 from mlm.config.schema import TrainConfig
 from mlm.errors import ConfigError, Problem
+from mlm.files import write_whole
 
 _NUMBER = re.compile(
     r"""^[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+
@@ -49,14 +50,14 @@ _Dumper.add_representer(list, _on_one_line)
 
 
 def save_config(config: Any, path: Path | str) -> None:
-    """Writes every field as YAML, enums by name; load_config reads back an equal configuration."""
+    """Writes every field as YAML, whole or not at all, enums by name; load_config reads an equal one back."""
     nested: dict[str, Any] = {}
     for key, value in flatten(config).items():
         section, _, name = key.rpartition(".")
         target = nested.setdefault(section, {}) if section else nested
         target[name] = _as_yaml(value)
     text = yaml.dump(nested, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-    Path(path).write_text(text, encoding="utf-8")
+    write_whole(Path(path), text)
 
 
 def _as_yaml(value: Any) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,11 +17,12 @@ from torch import Tensor
 import mlm
 from mlm.checkpoint.layout import FIRST_MOMENT, SECOND_MOMENT
 from mlm.checkpoint.locate import Checkpoint
-from mlm.checkpoint.manifest import damage, sync_folder
+from mlm.checkpoint.manifest import damage
 from mlm.checkpoint.storage import DTYPES, NAMES, Place, mapped, read_index, slice_of
 from mlm.config.schema import TrainConfig
 from mlm.config.store import load_config
 from mlm.errors import CheckpointError, ConfigError, Problem
+from mlm.files import whole_file
 
 WEIGHT = "model."
 """What a weight's name begins with in a checkpoint; in the file it is left out."""
@@ -160,16 +160,8 @@ def _bytes(tensor: Tensor, dtype: torch.dtype, name: str) -> memoryview:
 @contextmanager
 def _whole_or_not_at_all(out: Path) -> Iterator[BinaryIO]:
     """A file that gets its name when all of it is on the disk."""
-    partial = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        with partial.open("xb") as file:
+        with whole_file(out) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, out)
-        sync_folder(out.parent)
     except OSError as error:
         raise CheckpointError(f"{out} could not be written: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)

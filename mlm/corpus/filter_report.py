@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from mlm.corpus.filter import Dropped, Job, Summary
 from mlm.corpus.newlines import RULE
 from mlm.corpus.signatures import Bands
 from mlm.data.bad_data import BadData
+from mlm.files import write_whole
 
 SUFFIXES = (".html", ".json")
 """What a report may be called."""
@@ -94,10 +94,8 @@ def write_report(path: Path, job: Job, total: Summary) -> None:
     """Write FILE.json or FILE.html, whole or not at all. Raises BadData when it cannot be written."""
     is_json = path.name.endswith(".json")
     text = json.dumps(as_json(job, total), ensure_ascii=False, indent=1) if is_json else page(job, total)
-    aside = path.with_name(f".{path.name}.partial")
     try:
-        aside.write_text(text + "\n", encoding="utf-8")
-        os.replace(aside, path)
+        write_whole(path, f"{text}\n")
     except OSError as error:
         raise BadData(f"--report {path}", f"cannot be written ({error.strerror})", "choose another") from None
 

@@ -25,6 +25,7 @@ from mlm.corpus.index_file import write_index
 from mlm.data.bad_data import BadData
 from mlm.data.indexed import bin_path, idx_path
 from mlm.data.metadata import metadata_path, write_metadata
+from mlm.files import sync, sync_folder, write_whole
 
 FILES = (".bin", ".lengths", ".documents")
 JOURNAL, PLAN = "journal.jsonl", "plan.json"
@@ -95,7 +96,7 @@ class Partial:
             self.left_by_another = _plan(self.folder) not in (None, plan)
             for left in self.folder.iterdir():
                 left.unlink()
-            _write_synced(self.folder / PLAN, json.dumps(plan))
+            write_whole(self.folder / PLAN, json.dumps(plan), durable=True)
         self.resumed = self.state != State()
         if not self.state.complete:
             self._open()
@@ -122,14 +123,12 @@ class Partial:
     def commit(self) -> None:
         """Make what was appended, and state, outlive a power cut."""
         for file in self._files.values():
-            file.flush()
-            os.fsync(file.fileno())
+            sync(file)
         self.state.sizes = {file: self._files[file].tell() for file in self._files}
         text = json.dumps(asdict(self.state)).encode()
         with open(self.folder / JOURNAL, "ab") as journal:
             journal.write(b"\n" + _checksum(text) + b" " + text + b"\n")
-            journal.flush()
-            os.fsync(journal.fileno())
+            sync(journal)
 
     def finish(self, dtype: np.dtype[Any], records: dict[str, dict[str, Any]]) -> None:
         """Write the indices and give every dataset its name. records: what PREFIX.json is to say, by name."""
@@ -155,7 +154,7 @@ class Partial:
                 for place in (bin_path, metadata_path, idx_path):
                     with contextlib.suppress(FileNotFoundError):
                         os.replace(place(base), place(target))
-        _sync_folder(self.folder.parent)
+        sync_folder(self.folder.parent)
         self.remove()
 
     def remove(self) -> None:
@@ -190,21 +189,6 @@ def _size(path: Path) -> int:
 
 def _checksum(text: bytes) -> bytes:
     return b"%08x" % zlib.crc32(text)
-
-
-def _write_synced(path: Path, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _lock(folder: Path, prefix: Path) -> int | None:

@@ -29,6 +29,7 @@ from mlm.data.indexed import (
 )
 from mlm.data.metadata import metadata_path, write_metadata
 from mlm.errors import Problem
+from mlm.files import sync, sync_folder
 
 # Tokens per step: enough for the disk, little for memory.
 STEP = 1 << 22
@@ -116,8 +117,7 @@ def write_pieces(
                     "idx": _write_index(files["idx"], pieces, dtype),
                 }
                 for file in files.values():
-                    file.flush()
-                    os.fsync(file.fileno())
+                    sync(file)
                 _name(out, aside, metadata(checksums))
             except BaseException:
                 for path in aside.values():
@@ -136,9 +136,7 @@ def _name(out: Path, aside: dict[str, Path], record: dict[str, Any] | None) -> N
     if record is not None:
         write_metadata(out, record)
     os.replace(aside["idx"], idx_path(out))
-    folder = os.open(out.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+    sync_folder(out.parent)
 
 
 def _write_tokens(file: BinaryIO, pieces: Sequence[Piece], dtype: np.dtype[Any], doing: str) -> str:

@@ -15,6 +15,7 @@ from typing import BinaryIO, cast
 
 from mlm.corpus.duplicates import Indices
 from mlm.data.bad_data import BadData
+from mlm.files import sync_folder
 
 CHUNK_BYTES = 8 << 20
 # Of level 6 and 3, the libraries' own defaults: more costs many times the time for a few per cent.
@@ -74,9 +75,7 @@ class Stage:
             os.fsync(file.fileno())
         size = whole.stat().st_size
         os.replace(whole, self.out)
-        descriptor = os.open(self.out.parent, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
+        sync_folder(self.out.parent)
         self.discard()
         return size
 

@@ -13,11 +13,12 @@ from typing import Any
 
 from mlm.corpus.sampling import Sample
 from mlm.data.bad_data import BadData
-from mlm.data.sentencepiece_training import cut_line, train_on_lines, write_file
+from mlm.data.sentencepiece_training import cut_line, train_on_lines
 from mlm.data.tokenizers import GPT2_FILES, Gpt2Tokenizer, SentencePieceTokenizer, Tokenizer
 from mlm.data.tokenizers.names import is_control
 from mlm.data.tokenizers.round_trip import RoundTrip
 from mlm.errors import ConfigError, Problem
+from mlm.files import write_whole
 
 KINDS = ("sentencepiece", "bpe")
 MODEL_TYPES = ("unigram", "bpe")
@@ -114,7 +115,7 @@ def train_tokenizer(sample: Sample, recipe: Recipe) -> Tokenizer:
         if recipe.kind == "bpe":
             _write_folder(recipe.out, _byte_bpe(sample, recipe))
             return Gpt2Tokenizer(recipe.out)
-        write_file(recipe.out, _sentencepiece(sample, recipe))
+        write_whole(recipe.out, _sentencepiece(sample, recipe), durable=True)
         return SentencePieceTokenizer(recipe.out)
     except OSError as error:
         raise BadData(
@@ -190,7 +191,7 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
     try:
         aside.mkdir()
         for name, content in files.items():
-            write_file(aside / name, content)
+            write_whole(aside / name, content, durable=True)
         if folder.exists():
             for name in files:
                 (folder / name).unlink(missing_ok=True)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mlm.data.bad_data import BadData
+from mlm.files import sync
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
@@ -183,7 +184,8 @@ class IndexedWriter:
         """Complete both files under their names; the .idx comes last, so where it is, the .bin is too."""
         if not self._lengths:
             raise BadData(str(self.prefix), "would hold no tokens", "give it text that is not empty")
-        _sync_and_close(self._bin)
+        sync(self._bin)
+        self._bin.close()
         lengths = np.frombuffer(self._lengths, dtype=np.int64)
         pointers = np.cumsum(lengths * self.dtype.itemsize) - lengths * self.dtype.itemsize
         with open(self._aside[".idx"], "xb") as idx:
@@ -191,7 +193,7 @@ class IndexedWriter:
             idx.write(lengths.astype("<i4").tobytes())
             idx.write(pointers.astype("<i8").tobytes())
             idx.write(np.arange(len(lengths) + 1, dtype="<i8").tobytes())
-            _sync_and_close(idx)
+            sync(idx)
         os.replace(self._aside[".bin"], bin_path(self.prefix))
         os.replace(self._aside[".idx"], idx_path(self.prefix))
 
@@ -240,9 +242,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError as error:
         raise BadData(str(path), f"cannot be read ({error.strerror})", "check the path") from None
-
-
-def _sync_and_close(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-    file.close()

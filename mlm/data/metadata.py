@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 from mlm.data.bad_data import BadData
+from mlm.files import write_whole
 
 FORMAT = 1
 
@@ -36,15 +35,6 @@ def read_metadata(prefix: Path) -> dict[str, Any] | None:
 
 
 def write_metadata(prefix: Path, values: dict[str, Any]) -> None:
-    """Write PREFIX.json aside and rename it; `format` is added. Raises OSError."""
-    path = metadata_path(prefix)
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        with open(aside, "x", encoding="utf-8") as file:
-            json.dump({"format": FORMAT, **values}, file, indent=2, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    """Write PREFIX.json, whole or not at all; `format` is added. Raises OSError."""
+    text = json.dumps({"format": FORMAT, **values}, indent=2, ensure_ascii=False)
+    write_whole(metadata_path(prefix), f"{text}\n", durable=True)

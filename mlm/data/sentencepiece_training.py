@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 
 from mlm.data.bad_data import BadData
 from mlm.data.tokenizers import code_points
+from mlm.files import write_whole
 
 # What decides the model besides the text and vocab_size; part of the cache's key.
 OPTIONS: dict[str, Any] = {
@@ -46,7 +45,7 @@ def train(text: str, vocab_size: int, out_path: Path) -> None:
     small for the text, naming the limit.
     """
     coverage = _coverage(text, vocab_size)
-    write_file(out_path, train_on_lines(_lines(text), vocab_size, character_coverage=coverage))
+    write_whole(out_path, train_on_lines(_lines(text), vocab_size, character_coverage=coverage), durable=True)
 
 
 def train_on_lines(
@@ -72,19 +71,6 @@ def train_on_lines(
     except RuntimeError as error:
         raise _explained(str(error), vocab_size, setting) from None
     return model.getvalue()
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file that appears complete or not at all."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        with open(aside, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
 
 
 def _coverage(text: str, vocab_size: int) -> float:

@@ -12,6 +12,7 @@ from typing import Any
 
 from mlm.config.schema import EvalConfig
 from mlm.config.store import load_config
+from mlm.files import write_whole
 from mlm.launch.worker import leave, listen, work
 
 logger = logging.getLogger("mlm")
@@ -123,9 +124,8 @@ def _write(
         "source": environment["source"],
         "tasks": as_json(results),
     }
-    path, aside = out / "eval.json", out / "eval.json.tmp"
-    aside.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    aside.replace(path)
+    path = out / "eval.json"
+    write_whole(path, json.dumps(found, indent=2, allow_nan=False) + "\n")
     return path
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import mlm
 from mlm.config.store import save_config
+from mlm.files import write_whole
 from mlm.launch.machine import Machine
 
 _PACKAGES = (
@@ -47,17 +48,8 @@ def write_run_files(
     about = describe_environment(machine, command=command, environment=environment)
     write_whole(run_dir / "environment.json", json.dumps(about, indent=2) + "\n")
     path = run_dir / "config.yaml"
-    partial = path.with_name(f"{path.name}.tmp")
-    save_config(config, partial)
-    partial.replace(path)
+    save_config(config, path)
     return path
-
-
-def write_whole(path: Path, text: str) -> None:
-    """The file with its whole content, or as it was: a run that goes on replaces its own files."""
-    partial = path.with_name(f"{path.name}.tmp")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
 
 
 def describe_environment(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from mlm.checkpoint.manifest import write_through
+from mlm.files import write_whole
 
 EXIT_SAVED = 75
 """Exit code of a run that was stopped and can go on (EX_TEMPFAIL, which schedulers take for `try again`)."""
@@ -29,9 +28,7 @@ class Stopped:
 
     def write(self, run_dir: Path) -> None:
         """Whole or not at all."""
-        partial = run_dir / f"{STOPPED}.tmp"
-        write_through(partial, json.dumps(asdict(self), indent=1) + "\n")
-        os.replace(partial, run_dir / STOPPED)
+        write_whole(run_dir / STOPPED, json.dumps(asdict(self), indent=1) + "\n", durable=True)
 
 
 def read_stopped(run_dir: Path, attempt: int) -> Stopped | None:

@@ -13,12 +13,12 @@ from mlm.config.schema import TrainConfig
 from mlm.data.checks import problems as data_problems
 from mlm.errors import ConfigError, Problem
 from mlm.eval.checks import settled_paths, task_problems
+from mlm.files import write_whole
 from mlm.launch import lock, preflight, resume, rundir
 from mlm.launch.command import Command, Say
 from mlm.launch.dry_run import show
 from mlm.launch.machine import Machine
 from mlm.launch.preflight import Launch
-from mlm.launch.record import write_whole
 from mlm.launch.resume_checks import check
 from mlm.launch.verdict import MEMORY_HINT
 

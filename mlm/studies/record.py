@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from mlm.errors import ConfigError, Problem
 from mlm.failures import read_failures
+from mlm.files import write_whole
 from mlm.studies.identity import is_finished
 
 FILE = "study.json"
@@ -97,9 +97,7 @@ def write_study(study: Study) -> None:
     """Replace study.json as a whole, so that a reader at any moment finds it complete."""
     content = {"format": FORMAT, **asdict(study)}
     del content["folder"]
-    aside = study.folder / f".{FILE}.{os.getpid()}"
-    aside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    aside.replace(study.folder / FILE)
+    write_whole(study.folder / FILE, json.dumps(content, indent=2) + "\n")
 
 
 def read_study(folder: Path | str) -> Study:

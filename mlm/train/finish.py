@@ -11,6 +11,7 @@ import torch
 
 from mlm.data.reading import prompt_ids
 from mlm.errors import CheckpointError
+from mlm.files import write_whole
 from mlm.launch.stopped import Stopped
 from mlm.parallel.device import peak_memory_bytes
 from mlm.train.log import logger
@@ -144,7 +145,8 @@ def _sum_up(
         "checkpoint": None if newest is None else str(newest),
         "sample": text,
     }
-    (run.run_dir / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    # Last and whole: a run that has one counts as finished.
+    write_whole(run.run_dir / "summary.json", json.dumps(summary, indent=2) + "\n", durable=True)
     logger.info(f"finished {state.step:,} steps in {readable_time(elapsed)}; everything is in {run.run_dir}")
 
 

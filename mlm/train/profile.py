@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.profiler import profile, record_function
 
+from mlm.files import write_whole
 from mlm.parallel.collectives import all_gathered, all_reduced
 from mlm.parallel.device import synchronise
 from mlm.parallel.mesh import Mesh
@@ -86,7 +87,7 @@ class StepProfiler:
         if self.mesh.rank == 0:
             ranks = [{"rank": rank, **asdict(each)} for rank, each in enumerate(times)]
             text = json.dumps({"steps": self.steps, "ranks": ranks}, indent=2)
-            _write_whole(self.folder / "time.json", f"{text}\n".encode())
+            write_whole(self.folder / "time.json", f"{text}\n".encode())
         return times
 
     def _write_trace(self) -> StepTimes:
@@ -102,12 +103,5 @@ class StepProfiler:
                 raw.unlink(missing_ok=True)
         joined = traces[0] | {"traceEvents": [event for trace in traces for event in trace["traceEvents"]]}
         assert len({trace["baseTimeNanoseconds"] for trace in traces}) == 1, "parts of one clock"
-        _write_whole(target, gzip.compress(json.dumps(joined).encode(), compresslevel=5))
+        write_whole(target, gzip.compress(json.dumps(joined).encode(), compresslevel=5))
         return step_times((trace["traceEvents"] for trace in traces), len(self.steps))
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """The file with its whole content, or no file of that name."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    partial.replace(path)

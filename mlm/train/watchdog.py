@@ -22,6 +22,7 @@ import torch.distributed as dist
 
 from mlm.errors import HangError
 from mlm.failures import record_failure
+from mlm.files import write_whole
 from mlm.parallel.waiting import InCollective, position
 from mlm.train.log import logger
 
@@ -200,11 +201,9 @@ class Watchdog:
         )
 
     def _write(self, still_s: float) -> None:
-        aside = self._own.with_suffix(".tmp")
         try:
             self._own.parent.mkdir(exist_ok=True)
-            aside.write_text(json.dumps(asdict(self._report(still_s)), indent=1))
-            aside.replace(self._own)
+            write_whole(self._own, json.dumps(asdict(self._report(still_s)), indent=1))
         except OSError:
             return  # a full disk must not be what ends a run that may yet go on
 
