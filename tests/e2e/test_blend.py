@@ -60,17 +60,24 @@ def launches(tmp_path_factory: pytest.TempPathFactory) -> Launches:
     return launches
 
 
-def trained(launches: Launches, name: str, *words: str) -> Launched:
+def trained(
+    launches: Launches, name: str, *words: str, run_dir: str | None = None, steps: int = STEPS
+) -> Launched:
+    """A run whose samples are recorded under its name; with a checkpoint if its run_dir is of several."""
     record = launches.folder / f"record_{name}"
     record.mkdir()
+    settings = [word for word in WORDS if not word.startswith(("train.steps=", "train.save="))]
     launched = launches.run(
-        [*MLM_TRAIN, *WORDS, *words, f"run_dir={name}"], {"RECORD": str(record)}, timeout_s=280
+        [*MLM_TRAIN, *settings, f"train.steps={steps}", *words, f"run_dir={run_dir or name}"]
+        + ([] if run_dir else ["train.save=false"]),
+        {"RECORD": str(record)},
+        timeout_s=280,
     )
     assert launched.code == 0, launched.out + launched.err
     return launched
 
 
-def samples(launches: Launches, name: str, dp: int, tp: int = 1) -> list[list[int]]:
+def samples(launches: Launches, name: str, dp: int, tp: int = 1, steps: int = STEPS) -> list[list[int]]:
     """What the steps of a run were given, in the order of sample numbers."""
     ranks = []
     for rank in range(dp * tp):
@@ -78,7 +85,7 @@ def samples(launches: Launches, name: str, dp: int, tp: int = 1) -> list[list[in
         ranks.append([json.loads(line) for line in lines])
     for rank in range(dp * tp):
         assert ranks[rank] == ranks[rank // tp * tp], "ranks that share a layer see the same samples"
-    return [row for step in range(STEPS) for rank in range(0, dp * tp, tp) for row in ranks[rank][step]]
+    return [row for step in range(steps) for rank in range(0, dp * tp, tp) for row in ranks[rank][step]]
 
 
 def losses(run_dir: Path) -> list[float]:
@@ -111,6 +118,15 @@ def test_a_run_takes_from_each_dataset_its_weight_of_the_samples_whatever_the_la
     assert re.search(r"set1 +0\.7: 70 samples", out)
     assert re.search(r"set2 +weight 0: not read", out)
     assert "it is repeated" not in out
+
+
+def test_a_blended_run_that_is_continued_on_more_replicas_takes_the_samples_of_the_unbroken_one(launches):
+    trained(launches, "half", "data=blend", BLEND, run_dir="halves", steps=3)
+    trained(launches, "rest", "data=blend", BLEND, "resume=auto", "dp=2", run_dir="halves")
+    both = samples(launches, "half", dp=1, steps=3) + samples(launches, "rest", dp=2, steps=STEPS - 3)
+    assert both == samples(launches, "one", dp=1)
+    summary = json.loads((launches.folder / "halves" / "summary.json").read_text())
+    assert summary["samples_by_dataset"] == {"set0": 30, "set1": 70, "set2": 0}
 
 
 def test_a_dataset_that_its_weight_repeats_is_named_with_the_numbers(launches):

@@ -24,9 +24,14 @@ def test_an_error_on_the_way_leaves_the_file_as_it_was(tmp_path: Path, before: s
     path = tmp_path / "a.json"
     if before is not None:
         path.write_text(before)
-    with pytest.raises(ZeroDivisionError), whole_file(path) as file:
-        file.write(b"half of")
-        raise ZeroDivisionError
+
+    def write_half() -> None:
+        with whole_file(path) as file:
+            file.write(b"half of")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_half()
     assert [p.read_text() for p in tmp_path.iterdir()] == ([] if before is None else [before])
 
 
