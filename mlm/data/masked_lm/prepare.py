@@ -74,8 +74,8 @@ def _with_chunks(
             chunks, counted = build_chunks(opened, _borders(opened, *dataset.ranges[name]), budget)
             np.save(folder / f"{name}.npy", chunks)
             counts[name] = asdict(counted)
-        ends = hashlib.sha256(np.ascontiguousarray(opened.lengths))
-        ends.update(np.ascontiguousarray(opened.document_index))
+        ends = hashlib.sha256(np.ascontiguousarray(opened.lengths).data)
+        ends.update(np.ascontiguousarray(opened.document_index).data)
         return {"counts": counts, "sentences_sha256": ends.hexdigest()}
 
     stats = [file(opened.prefix).stat() for file in (bin_path, idx_path)]
