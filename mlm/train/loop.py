@@ -70,9 +70,7 @@ class Trainer:
         limit = None if hours is None else TimeLimit(hours, started)
         self.stop = Stop(run.mesh, heard, limit, timeout_s=config.launch.timeout_s)
         self.bad_steps, self.spikes = BadSteps(run), SpikeWatch()
-        self.display = ProgressDisplay(
-            config.train.steps, enabled=run.is_first, figures=run.objective.figures
-        )
+        self.display = ProgressDisplay(config.train.steps, run.objective.said, enabled=run.is_first)
         self.profiler = StepProfiler(config.profile_steps or [], run.run_dir, run.mesh, run.device)
         self.window = Window(
             run.mesh,
@@ -131,6 +129,7 @@ class Trainer:
             min_lr=optim.min_lr,
             warmup_steps=optim.warmup_steps,
             decay_steps=optim.decay_steps or run.config.train.steps,
+            decay=optim.decay,
         )
         if step in profiler and not profiler.recording:
             profiler.start()

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from mlm.train.log import logger
 from mlm.train.metrics import Speed, StepRecord, readable_flops, readable_time
-from mlm.train.objectives.base import Figure
 
 
 class ProgressDisplay:
     """Shows steps as they are logged. Metrics are kept elsewhere; this is for eyes only."""
 
-    def __init__(self, total_steps: int, enabled: bool, figures: Sequence[Figure] = ()):
-        """figures: the objective's, shown behind the loss."""
-        self.total_steps, self.figures = total_steps, figures
+    def __init__(self, total_steps: int, said: Callable[[Sequence[float]], str], enabled: bool):
+        """said: a step's figures in words."""
+        self.total_steps, self.said = total_steps, said
         self.enabled = enabled
         self._bar: Progress | None = None
         if enabled and sys.stdout.isatty():
@@ -44,7 +43,7 @@ class ProgressDisplay:
         if not self.enabled:
             return
         width = len(str(self.total_steps))
-        figures = "".join(f"{f.said(v)}  " for f, v in zip(self.figures, record.figures, strict=True))
+        figures = f"{said}  " if (said := self.said(record.figures)) else ""
         line = (
             f"step {record.step:>{width}}/{self.total_steps}  loss {record.loss:.4f}  {figures}"
             f"lr {record.lr:.2e}  norm {record.grad_norm:.2f}  "

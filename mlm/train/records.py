@@ -21,7 +21,7 @@ def write_step(
     later = state.step - record.step
     values: dict[str, Any] = {
         "loss": record.loss,
-        **dict(zip((figure.name for figure in run.objective.figures), record.figures, strict=True)),
+        **dict(zip(run.objective.figures, record.figures, strict=True)),
         "lr": record.lr,
         "grad_norm": record.grad_norm,
         "skipped": None if record.verdict is Verdict.UPDATED else record.verdict.name.lower(),

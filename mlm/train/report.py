@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from mlm.parallel.parameter import count_parameters
-from mlm.plan.flops import MODEL_FLOPS_FORMULA
+from mlm.plan.flops import flops_formula
 from mlm.plan.groups import dp_groups, tp_groups
 from mlm.plan.parameters import count_real_parameters
 from mlm.train.log import logger
@@ -98,7 +98,7 @@ def _batch_rows(run: Run) -> list[tuple[str, str]]:
             f"{run.objective.tokens_per_step:,} tokens a step: {train.global_batch_size} samples = "
             f"{run.mesh.dp.size} dp x {micro_batches} micro batches x {train.micro_batch_size}",
         ),
-        ("model FLOPs", f"{run.flops_per_step:.3e} a step = {MODEL_FLOPS_FORMULA}; {peak}"),
+        ("model FLOPs", f"{run.flops_per_step:.3e} a step = {flops_formula(run.config)}; {peak}"),
     ]
 
 

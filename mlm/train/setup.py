@@ -20,7 +20,7 @@ from mlm.parallel.device import autocast_for, device_name
 from mlm.parallel.job import Place, take_place
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
-from mlm.plan.flops import hardware_flops_per_step, model_flops_per_step
+from mlm.plan.flops import hardware_flops_per_step, model_flops_per_step, outputs_per_sample
 from mlm.plan.hardware import peak_tflops
 from mlm.train.guard import Guard, Scaling
 from mlm.train.objectives import Objective, Setting, build_objective
@@ -96,6 +96,7 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
         tp=mesh.tp,
         rng=rng,
         seed=config.seed,
+        objective=config.objective.name,
         overlap=config.parallel.overlap_grad_reduce,
         dtype=dtype,
         device=device,
@@ -105,6 +106,7 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
     state = begin(origin, model, optimizer, mesh)
     autocast = autocast_for(config.precision.name, device)
     name = device_name(device)
+    batch, outputs = config.train.global_batch_size, outputs_per_sample(config)
     peak = peak_tflops(name, config.precision.name)
     return Run(
         config=config,
@@ -125,8 +127,8 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
         state=state,
         attempt=origin.attempt,
         resumed_from=None if origin.checkpoint is None else Path(origin.checkpoint),
-        flops_per_step=model_flops_per_step(config.model, config.train.global_batch_size),
-        hardware_flops_per_step=hardware_flops_per_step(config.model, config.train.global_batch_size),
+        flops_per_step=model_flops_per_step(config.model, batch, outputs),
+        hardware_flops_per_step=hardware_flops_per_step(config.model, batch, outputs=outputs),
         peak_flops=None if peak is None else peak * 1e12,
     )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mlm.train.objectives.base import Figure, MicroBatch, Objective, Setting, ValidationResult
+from mlm.train.objectives.base import MicroBatch, Objective, Setting, ValidationResult
+from mlm.train.objectives.masked_lm import MaskedLm
 from mlm.train.objectives.next_token import NextToken
 
 __all__ = [
     "OBJECTIVES",
-    "Figure",
     "MicroBatch",
     "Objective",
     "Setting",
@@ -17,9 +17,12 @@ __all__ = [
     "build_objective",
 ]
 
-OBJECTIVES: dict[str, Callable[[Setting], Objective]] = {"next_token": NextToken}
+OBJECTIVES: dict[str, Callable[[Setting], Objective]] = {
+    "next_token": NextToken,
+    "masked_lm": MaskedLm,
+}
 
 
 def build_objective(setting: Setting) -> Objective:
     """The configured objective on this rank."""
-    return OBJECTIVES["next_token"](setting)
+    return OBJECTIVES[setting.config.objective.name](setting)

@@ -38,19 +38,6 @@ class Setting:
         return list(on_device.split(self.config.train.micro_batch_size))
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A number beside the loss: the mean over what it is about in the global batch, reported step by step."""
-
-    name: str
-    """Its key in metrics.jsonl."""
-    shown: str
-    """How it reads in the console, a format of one number: "order {:.4f}"."""
-
-    def said(self, value: float) -> str:
-        return self.shown.format(value)
-
-
 class MicroBatch(Protocol):
     """Samples of one forward and backward pass, on the device."""
 
@@ -81,12 +68,15 @@ class ValidationResult:
 class Objective(Protocol):
     """What a model is trained for. Built by mlm.train.objectives.build_objective from a Setting."""
 
-    figures: Sequence[Figure]
-    """Beside the loss, in the order in which MicroBatch.loss has them."""
+    figures: Sequence[str]
+    """Names in metrics.jsonl of the numbers beside the loss, in the order of MicroBatch.loss."""
 
     @property
     def tokens_per_step(self) -> int:
         """Tokens that the whole job reads in a step: what throughput counts."""
+
+    def said(self, figures: Sequence[float]) -> str:
+        """A step's figures in words, to stand behind its loss; empty without any."""
 
     def micro_batches(self, numbers: NDArray[np.int64]) -> Sequence[MicroBatch]:
         """The samples of these numbers, a dp rank's of one step, as micro batches; collective over dp."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from mlm.data.reading import ValidationSet, prompt_ids, training_samples, validation_sets
 from mlm.data.samples import Samples, ValidationWindows
-from mlm.train.objectives.base import SAMPLE_TEMPERATURE, Figure, Setting, ValidationResult
+from mlm.train.objectives.base import SAMPLE_TEMPERATURE, Setting, ValidationResult
 from mlm.train.packing import WHOLE, Packing
 from mlm.train.tables import plain_table, rendered
 from mlm.train.validate import HeldOut, validate
@@ -74,7 +74,7 @@ class TokenScorer:
 class NextToken:
     """As Objective. The loss is the mean nll of the tokens of the global batch."""
 
-    figures: Sequence[Figure] = ()
+    figures: Sequence[str] = ()
 
     def __init__(self, setting: Setting):
         self.setting = setting
@@ -92,6 +92,10 @@ class NextToken:
     def tokens_per_step(self) -> int:
         """As Objective.tokens_per_step."""
         return self.setting.config.train.global_batch_size * self.setting.config.model.seq_length
+
+    def said(self, figures: Sequence[float]) -> str:
+        """As Objective.said."""
+        return ""
 
     def micro_batches(self, numbers: NDArray[np.int64]) -> list[TokenBatch]:
         """As Objective.micro_batches; without resets at documents every sample is one stretch of text."""
