@@ -22,7 +22,7 @@ from mlm.data.sentences import MAX_SENTENCE_CHARACTERS, SentenceCounts, split_se
 from mlm.errors import DataError, Problem
 
 # Part of the cache's key: raise it when the same sentences are to give other chunks.
-FORMAT = 1
+FORMAT = 2
 SPLITS = ("train", "valid")
 
 Say = Callable[[str], None]

@@ -173,8 +173,9 @@ def test_a_tokenizer_without_control_tokens_is_refused(tmp_path: Path, kind: str
 def test_everything_wrong_is_said_at_once(tmp_path: Path):
     written(tmp_path / "d", SPEECHES)
     data = data_of(tmp_path, tmp_path / "d", reset_attention=True)
-    found = " | ".join(str(p) for p in problems(data, TokenizerConfig(kind="byte"), 257, 4, "masked_lm"))
+    found = " | ".join(str(p) for p in problems(data, TokenizerConfig(kind="byte"), 9, 4, "masked_lm"))
     for part in (
+        "less than the 257 tokens",
         "has no [MASK]",
         "model.seq_length=4 has no room for",
         "data.reset_attention=true is for packed",
