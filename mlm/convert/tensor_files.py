@@ -82,8 +82,8 @@ class PickledFile:
         try:
             content = load_pickled(path, allow_pickle=allow_pickle)
         except CheckpointError as error:
-            remedy = "use a safetensors file, if there is one"
-            raise ConfigError(Problem(str(path), f"is not opened: {error}", remedy)) from None
+            wrong, _, remedy = str(error).removeprefix(f"{path} ").partition(": ")
+            raise ConfigError(Problem(str(path), wrong, remedy)) from None
         if not isinstance(content, Mapping) or not all(isinstance(t, torch.Tensor) for t in content.values()):
             raise ConfigError(
                 Problem(str(path), "holds no dictionary of tensors", "name a file of weights alone")
