@@ -37,8 +37,8 @@ class Later:
         size = torch.Size(self.shape)
         stride = torch.empty(size, device="meta").stride()
         storage = _Storage(self.key, self.dtype, size.numel())
-        arguments = (storage, 0, tuple(size), tuple(stride), False, OrderedDict())
-        return torch._utils._rebuild_tensor_v2, arguments
+        hooks: OrderedDict[str, object] = OrderedDict()
+        return torch._utils._rebuild_tensor_v2, (storage, 0, tuple(size), tuple(stride), False, hooks)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class TorchFile:
     ) -> None:
         if kind is None:
             self._add("version", memoryview(b"3\n"))
-            self._archive.close()
+        self._archive.close()
 
     def _add(self, name: str, data: memoryview) -> None:
         entry = zipfile.ZipInfo(f"{_ROOT}/{name}")

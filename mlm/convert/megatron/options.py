@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlm.config.schema import Gelu, ModelConfig
+from mlm.config.schema import Gelu, LayerNormPlacement, ModelConfig
 from mlm.convert.source import FoundTokenizer, Reading
 from mlm.errors import Problem
 
@@ -29,17 +29,25 @@ _UNLIKE: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "num_experts": ((None,), "experts"),
 }
 """Options that make another model than ours: values that do not, and what the others mean."""
+_MIXED = (
+    "it was trained with bias_gelu_fusion: the tanh form of GELU in its layers and the erf form in its "
+    "masked-token head; mlm has one form for both, tanh, which differs from erf by up to 5e-4"
+)
 
 
 @dataclass(frozen=True)
 class Shapes:
-    """What the tensors themselves say. rows: of the embedding table with its padding; segments: 0 for GPT."""
+    """What the tensors themselves say. rows: of the embedding table with its padding; segments: of its table.
+
+    bert: whether there are segments, a pooler or a masked-token head.
+    """
 
     num_layers: int
     hidden_size: int
     ffn_hidden_size: int
     positions: int
     rows: int
+    bert: bool
     segments: int
     tied: bool
     tp: int
@@ -48,11 +56,15 @@ class Shapes:
 
 @dataclass
 class Described:
-    """A model as options and tensors describe it. problems: what they leave open or contradict."""
+    """A model as options and tensors describe it.
+
+    problems: what they leave open or contradict. cautions: what is read and will not be quite the same.
+    """
 
     model: ModelConfig
     tokenizer: FoundTokenizer | None
     problems: list[Problem] = field(default_factory=list)
+    cautions: list[str] = field(default_factory=list)
 
 
 def describe(path: Path, options: Mapping[str, Any], shapes: Shapes, reading: Reading) -> Described:
@@ -80,21 +92,25 @@ def describe(path: Path, options: Mapping[str, Any], shapes: Shapes, reading: Re
     vocab_size = _vocabulary(where, options, shapes, reading, problems)
     model = ModelConfig(
         name=_name(path),
-        architecture="bert" if shapes.segments else "gpt2",
+        architecture="bert" if shapes.bert else "gpt2",
         num_layers=shapes.num_layers,
         hidden_size=shapes.hidden_size,
         num_heads=heads,
         ffn_hidden_size=shapes.ffn_hidden_size,
         seq_length=shapes.positions,
         vocab_size=vocab_size,
+        # A BERT without the table lacks a tensor, which is named when names are matched.
+        segments=(shapes.segments or 2) if shapes.bert else 0,
+        layernorm=LayerNormPlacement.pre,
         tie_embeddings=shapes.tied,
-        gelu=_gelu(options, bool(shapes.segments)),
+        gelu=_gelu(options, shapes.bert),
         layernorm_eps=float(options.get("layernorm_epsilon", 1e-5)),
         dropout=float(options.get("hidden_dropout", 0.1)),
         attention_dropout=float(options.get("attention_dropout", 0.1)),
         init_std=float(options.get("init_method_std", 0.02)),
     )
-    return Described(model, _tokenizer(options, model), problems)
+    cautions = [_MIXED] if shapes.bert and options.get("bias_gelu_fusion") else []
+    return Described(model, _tokenizer(options, model), problems, cautions)
 
 
 def _name(path: Path) -> str:
@@ -184,3 +200,54 @@ def _tokenizer(options: Mapping[str, Any], model: ModelConfig) -> FoundTokenizer
     ):
         return FoundTokenizer("wordpiece", None)
     return None
+
+
+def options_of(
+    model: ModelConfig, *, tp: int, rows: int, dtype: object, tokenizer: str | None
+) -> dict[str, Any]:
+    """The args that Megatron-LM's loader compares with its own, and those that shape the model.
+
+    rows: of the embedding table, padding included. tokenizer: kind of ours, None: unknown.
+    """
+    bert = model.architecture == "bert"
+    tanh = model.gelu is Gelu.tanh
+    kinds = {"gpt2": "GPT2BPETokenizer", "wordpiece": "BertWordPieceLowerCase"}
+    named = {"tokenizer_type": kinds[tokenizer]} if tokenizer in kinds else {}
+    return {
+        "num_layers": model.num_layers,
+        "hidden_size": model.hidden_size,
+        "ffn_hidden_size": model.ffn_hidden_size or 4 * model.hidden_size,
+        "num_attention_heads": model.num_heads,
+        "kv_channels": model.hidden_size // model.num_heads,
+        "seq_length": model.seq_length,
+        "max_position_embeddings": model.seq_length,
+        "add_position_embedding": True,
+        "position_embedding_type": "learned_absolute",
+        "vocab_size": model.vocab_size,
+        "padded_vocab_size": rows,
+        "make_vocab_size_divisible_by": DIVISIBLE_BY,
+        "untie_embeddings_and_output_weights": not (bert or model.tie_embeddings),
+        # Unfused, the choice of form holds for BERT's head too.
+        "openai_gelu": tanh,
+        "bias_gelu_fusion": False,
+        "onnx_safe": False,
+        "swiglu": False,
+        "add_bias_linear": True,
+        "normalization": "LayerNorm",
+        "apply_residual_connection_post_layernorm": False,
+        "layernorm_epsilon": model.layernorm_eps,
+        "hidden_dropout": model.dropout,
+        "attention_dropout": model.attention_dropout,
+        "init_method_std": model.init_std,
+        "bert_binary_head": bert,
+        "tensor_model_parallel_size": tp,
+        "model_parallel_size": tp,
+        "pipeline_model_parallel_size": 1,
+        "virtual_pipeline_model_parallel_size": None,
+        "data_parallel_random_init": False,
+        "world_size": tp,
+        "consumed_train_samples": 0,
+        "consumed_valid_samples": 0,
+        "params_dtype": dtype,
+        **named,
+    }

@@ -22,6 +22,7 @@ _LAYER = re.compile(r"(language_model\.(?:transformer|encoder)\.layers\.)(\d+)(\
 _WORD = "language_model.embedding.word_embeddings.weight"
 _POSITION = "language_model.embedding.position_embeddings.weight"
 _SEGMENT = "language_model.embedding.tokentype_embeddings.weight"
+_BERT = (_SEGMENT, "language_model.pooler.", "lm_head.", "binary_head.")
 
 
 def open_source(path: Path, reading: Reading) -> Megatron:
@@ -51,6 +52,7 @@ class Megatron:
             raise ConfigError(found.problems)
         self.model: ModelConfig = found.model
         self.tokenizer: FoundTokenizer | None = found.tokenizer
+        self.cautions: tuple[str, ...] = tuple(found.cautions)
         kind = "BERT" if self.model.architecture == "bert" else "GPT"
         self.format = f"Megatron-LM {kind}, checkpoint version {self.version}, tp={self.tp}"
         make = bert_table if self.model.architecture == "bert" else gpt_table
@@ -125,6 +127,7 @@ class Megatron:
             ffn_hidden_size=sum(part.shape[0] for part in self._parts[expand]),
             positions=position[0].shape[0],
             rows=sum(part.shape[0] for part in word),
+            bert=any(name.startswith(_BERT) for name in self._parts),
             segments=self._parts[_SEGMENT][0].shape[0] if _SEGMENT in self._parts else 0,
             tied="language_model.output_layer.weight" not in self._parts,
             tp=len(word),

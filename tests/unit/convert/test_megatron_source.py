@@ -58,19 +58,49 @@ def test_a_tree_of_any_version_and_degree_gives_exactly_the_dense_tensors(tmp_pa
     assert (model.gelu, model.layernorm_eps, model.name) == (Gelu.tanh, 1e-5, tmp_path.name)
 
 
+def filled(source, found):
+    """The model in float64 with what was read, in evaluation."""
+    mesh = Mesh.single()
+    rng = RngStreams(0, mesh, torch.device("cpu"))
+    model = build_model(source.model, tp=mesh.tp, rng=rng, seed=0, dtype=torch.float64).eval()
+    tied = {"head.weight": found["embedding.word.weight"]} if "head.weight" in model.state_dict() else {}
+    model.load_state_dict({**found, **tied})
+    return model
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_logits_equal_those_of_the_dense_mathematics(tmp_path, version):
     dense = Dense()
     found, source = read(write_tree(dense, tmp_path, version=version, tp=2))
-    mesh = Mesh.single()
-    rng = RngStreams(0, mesh, torch.device("cpu"))
-    model = build_model(source.model, tp=mesh.tp, rng=rng, seed=0, dtype=torch.float64).eval()
-    model.load_state_dict({**found, "head.weight": found["embedding.word.weight"]})
     ids = torch.randint(45, (3, 12), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        logits = model(ids)
+        logits = filled(source, found)(ids)
     expected = hidden_states(dense, ids) @ dense.tensors["word"].double().T
     assert (logits - expected).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize(("version", "tp", "pp"), [(0, 2, 1), (1, 4, 1), (2, 1, 1), (3, 2, 2)])
+def test_bert_gives_the_dense_tensors_and_their_hidden_states_and_pooled_vector(tmp_path, version, tp, pp):
+    dense = Dense(bert=True)
+    found, source = read(write_tree(dense, tmp_path, version=version, tp=tp, pp=pp))
+    assert_equal(found, expected_parameters(dense))
+    ids = torch.randint(45, (3, 12), generator=torch.Generator().manual_seed(1))
+    segments = (torch.arange(12) > 6).long().expand(3, -1)
+    model = filled(source, found)
+    with torch.no_grad():
+        hidden = model.hidden_states(ids, segments, torch.ones(3, 12, dtype=torch.bool))
+        pooled = model.pooled(hidden)
+    expected = hidden_states(dense, ids, segments)
+    assert (hidden - expected).abs().max() < 1e-10
+    weight, bias = dense.tensors["pooler.weight"].double(), dense.tensors["pooler.bias"].double()
+    assert (pooled - torch.tanh(expected[:, 0] @ weight.T + bias)).abs().max() < 1e-10
+
+
+def test_a_bert_with_two_forms_of_gelu_says_so(tmp_path):
+    root = write_tree(Dense(bert=True), tmp_path, version=2, tp=1)
+    assert read(root)[1].cautions == ()
+    change(root, lambda content: setattr(content["args"], "bias_gelu_fusion", True))
+    assert "erf form in its masked-token head" in read(root)[1].cautions[0]
 
 
 def test_a_tree_an_iteration_and_a_file_are_recognised_by_looking(tmp_path):
