@@ -71,8 +71,11 @@ class Table:
 
     def of_layers(self, num_layers: int) -> dict[str, Entry]:
         """Our name -> its entry, every layer written out."""
-        found = {}
-        for entry in self.entries:
-            many = range(num_layers) if LAYER in entry.ours else range(1)
-            found.update({each.ours: each for each in map(entry.of_layer, many)})
-        return found
+        layer = [entry for entry in self.entries if LAYER in entry.ours]
+        first = self.entries.index(layer[0])
+        written = [
+            *self.entries[:first],
+            *(entry.of_layer(number) for number in range(num_layers) for entry in layer),
+            *(entry for entry in self.entries[first:] if entry not in layer),
+        ]
+        return {entry.ours: entry for entry in written}

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlm.config.schema import Gelu, ModelConfig
 from mlm.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    import torch
 
 TITLES = {"gpt2": "Hugging Face GPT-2", "bert": "Hugging Face BERT"}
 """By our architecture, which is their model_type as well."""
@@ -112,3 +115,49 @@ class Reader:
 
     def refuse(self, what: str, wrong: str, remedy: str) -> None:
         self.problems.append(Problem(f"{self.where}: {what}", wrong, remedy))
+
+
+def unsayable(model: ModelConfig) -> list[Problem]:
+    """What of a model the other side has no word for."""
+    title, found = TITLES.get(model.architecture), []
+    if title is None:
+        return [Problem(f"model.architecture={model.architecture}", "has no class there", "it stays here")]
+    if not model.bias:
+        remedy = "train with model.bias=true what is to go there"
+        found.append(Problem("model.bias=false", f"cannot be said: {title} has biases everywhere", remedy))
+    return found
+
+
+def config_of(
+    model: ModelConfig, dtype: torch.dtype, *, has_heads: bool, special: Mapping[str, int]
+) -> tuple[dict[str, Any], str]:
+    """The config.json of a model, and its class. special: ids of the tokenizer's control tokens."""
+    content, model_class = WRITERS[model.architecture](model, has_heads)
+    ids = {f"{key}_token_id": special[of] for key, of in (("eos", "eod"), ("pad", "pad")) if of in special}
+    if model.architecture == "gpt2" and "eod" in special:
+        ids["bos_token_id"] = special.get("bos", special["eod"])
+    about = {"architectures": [model_class], "model_type": model.architecture}
+    dtype_name = str(dtype).removeprefix("torch.")
+    return {**about, **content, **ids, "torch_dtype": dtype_name}, model_class
+
+
+def _write_gpt2(model: ModelConfig, has_heads: bool) -> tuple[dict[str, Any], str]:
+    content = {
+        "activation_function": {Gelu.tanh: "gelu_new", Gelu.erf: "gelu"}[model.gelu],
+        "attn_pdrop": model.attention_dropout,
+        "embd_pdrop": model.dropout,
+        "initializer_range": model.init_std,
+        "layer_norm_epsilon": model.layernorm_eps,
+        "n_embd": model.hidden_size,
+        "n_head": model.num_heads,
+        "n_inner": model.ffn_hidden_size if model.ffn_hidden_size != 4 * model.hidden_size else None,
+        "n_layer": model.num_layers,
+        "n_positions": model.seq_length,
+        "resid_pdrop": model.dropout,
+        "tie_word_embeddings": model.tie_embeddings,
+        "vocab_size": model.vocab_size,
+    }
+    return content, "GPT2LMHeadModel"
+
+
+WRITERS: dict[str, Callable[[ModelConfig, bool], tuple[dict[str, Any], str]]] = {"gpt2": _write_gpt2}

@@ -1,12 +1,22 @@
-"""The tokenizer that lies beside Hugging Face's weights, as one of ours."""
+"""The tokenizer that lies beside Hugging Face's weights: theirs as one of ours, and ours in their files."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from mlm.convert.source import FoundTokenizer
-from mlm.data.tokenizers import GPT2_FILES, GPT2_FOLDER, gpt2_fingerprint
+from mlm.data.tokenizers import (
+    GPT2_FILES,
+    GPT2_FOLDER,
+    Gpt2Tokenizer,
+    HuggingFaceTokenizer,
+    Tokenizer,
+    WordPieceTokenizer,
+    gpt2_fingerprint,
+)
+from mlm.files import write_whole
 
 TOKENIZER_JSON, VOCAB_TXT = "tokenizer.json", "vocab.txt"
 
@@ -26,6 +36,38 @@ def tokenizer_of(folder: Path, architecture: str) -> FoundTokenizer | None:
     if (folder / TOKENIZER_JSON).is_file():
         return FoundTokenizer("hf", folder / TOKENIZER_JSON)
     return None
+
+
+def write_tokenizer(tokenizer: Tokenizer, folder: Path, longest: int) -> str:
+    """Write the files by which AutoTokenizer finds it. Returns what is lacking, for people, or nothing.
+
+    longest: tokens that the model takes.
+    """
+    about: dict[str, object] = {"model_max_length": longest}
+    if isinstance(tokenizer, Gpt2Tokenizer):
+        for name in GPT2_FILES:
+            shutil.copyfile(tokenizer.folder / name, folder / name)
+        about |= {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False}
+        if tokenizer.eod is not None:
+            end = tokenizer.piece(tokenizer.eod)
+            about |= {"bos_token": end, "eos_token": end, "unk_token": end}
+    elif isinstance(tokenizer, WordPieceTokenizer):
+        shutil.copyfile(tokenizer.path, folder / VOCAB_TXT)
+        about |= {"tokenizer_class": "BertTokenizer", "do_lower_case": tokenizer.lowercase}
+        about |= {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
+    elif isinstance(tokenizer, HuggingFaceTokenizer):
+        shutil.copyfile(tokenizer.path, folder / TOKENIZER_JSON)
+        about |= {"tokenizer_class": "PreTrainedTokenizerFast"}
+        names = (("eos", "eod"), *((n, n) for n in ("bos", "unk", "sep", "pad", "cls", "mask")))
+        about |= {
+            f"{theirs}_token": tokenizer.piece(tokenizer.special[ours])
+            for theirs, ours in names
+            if ours in tokenizer.special
+        }
+    else:
+        return f"without a tokenizer: there is no class for {tokenizer.kind} tokenizers there"
+    write_whole(folder / "tokenizer_config.json", json.dumps(about, indent=2) + "\n")
+    return ""
 
 
 def _is_shipped(path: Path) -> bool:
