@@ -207,12 +207,11 @@ def options_of(
 ) -> dict[str, Any]:
     """The args that Megatron-LM's loader compares with its own, and those that shape the model.
 
-    rows: of the embedding table, padding included. tokenizer: kind of ours, None: unknown.
+    rows: of the embedding table, padding included. tokenizer: its tokenizer_type, None: it has none.
     """
     bert = model.architecture == "bert"
     tanh = model.gelu is Gelu.tanh
-    kinds = {"gpt2": "GPT2BPETokenizer", "wordpiece": "BertWordPieceLowerCase"}
-    named = {"tokenizer_type": kinds[tokenizer]} if tokenizer in kinds else {}
+    named = {} if tokenizer is None else {"tokenizer_type": tokenizer}
     return {
         "num_layers": model.num_layers,
         "hidden_size": model.hidden_size,

@@ -32,7 +32,7 @@ VERSIONS = (0, 1, 2, 3)
 class Tree:
     """What is written: every parameter of ours (name -> full shape), with its dtype there, for tp ranks.
 
-    tokenizer: kind of ours, None: unknown.
+    tokenizer: Megatron-LM's tokenizer_type, None: it has none.
     """
 
     model: ModelConfig

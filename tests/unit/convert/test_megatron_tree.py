@@ -1,13 +1,18 @@
 """Trees that mlm writes are, tensor by tensor, those that independent code makes of the same dense model."""
 
 import dataclasses
+import weakref
 
 import pytest
 import torch
 
+from mlm.checkpoint.locate import resolve_checkpoint
 from mlm.config.schema import Gelu, LayerNormPlacement, ModelConfig
 from mlm.convert.declared import declarations
+from mlm.convert.exporting import outgoing
 from mlm.convert.formats import open_source
+from mlm.convert.importing import import_weights
+from mlm.convert.megatron.export import export as megatron_export
 from mlm.convert.megatron.tree import Tree
 from mlm.convert.source import Reading
 from mlm.convert.walk import match, tensors
@@ -92,6 +97,61 @@ def test_in_and_out_and_in_again_is_bit_equal(tmp_path, version, tp, bert):
     assert again.keys() == weights.keys()
     assert all(torch.equal(again[name], weights[name]) for name in weights)
     assert dataclasses.replace(last.model, name="a") == source.model
+
+
+@pytest.mark.parametrize(("version", "tp"), [(0, 2), (2, 1)])
+def test_a_tree_becomes_a_run_and_the_run_the_same_tree_again(tmp_path, version, tp):
+    dense = Dense(vocab=50257, layers=1)
+    weights = expected_parameters(dense)
+    root = write_tree(dense, tmp_path / "theirs", version=version, tp=tp, unit=128)
+    source = open_source(root, Reading(vocab_size=50257))
+    written = import_weights(source, tmp_path / "run", padded_vocab_size=51200)
+    assert written.parameters == sum(t.numel() for t in weights.values()) + (51200 - 50257) * dense.hidden
+    sent = outgoing(resolve_checkpoint(tmp_path / "run"))
+    found = megatron_export(tmp_path / "out", sent, tp=tp, version=version)
+    assert found.elements == sum(t.numel() for t in weights.values())
+    assert found.rows == {1: 50304, 2: 50432}[tp]
+    for rank in range(tp):
+        right = torch.load(root / "iter_0000300" / RANK.format(rank), weights_only=False)["model"]
+        content = torch.load(tmp_path / "out" / "release" / RANK.format(rank), weights_only=False)
+        assert content["args"].tokenizer_type == "GPT2BPETokenizer"
+        mine, theirs = flattened(content["model"]), flattened(right)
+        assert mine.keys() == theirs.keys()
+        for name, tensor in theirs.items():
+            real = len(tensor)
+            if name.endswith("word_embeddings/weight"):
+                real = min(real, dense.vocab - rank * real)
+            assert torch.equal(mine[name][:real], tensor[:real]), name
+
+
+def test_no_tensor_is_held_when_the_next_one_is_asked_for(tmp_path):
+    dense = Dense(bert=True)
+    weights = expected_parameters(dense)
+    given = []
+
+    def tensor(name):
+        assert all(each() is None for each in given), f"something is still held when {name} is asked for"
+        copy = weights[name].clone()
+        given.append(weakref.ref(copy))
+        return copy
+
+    tree = tree_of(config(dense), weights, tp=4, version=0)
+    (tmp_path / "a").mkdir()
+    tree.write(tmp_path / "a", tensor, step=0)
+    assert len(given) == len(weights)
+
+
+def test_a_failure_on_the_way_leaves_nothing(tmp_path):
+    dense = Dense(vocab=50257, layers=1)
+    source = open_source(
+        write_tree(dense, tmp_path / "theirs", version=2, tp=1, unit=128), Reading(vocab_size=50257)
+    )
+    source._parts["language_model.transformer.final_layernorm.bias"][0][0] = 1e30
+    import_weights(source, tmp_path / "run")
+    sent = outgoing(resolve_checkpoint(tmp_path / "run"))
+    with pytest.raises(CheckpointError, match="beyond what fp16 can"):
+        megatron_export(tmp_path / "out", sent, dtype="fp16")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["run", "theirs"]
 
 
 def test_an_own_output_layer_goes_out_and_comes_in_from_version_2_on(tmp_path):
