@@ -20,10 +20,10 @@ from mlm.checkpoint.state import STATE, TrainingState
 from mlm.checkpoint.storage import INDEX
 from mlm.config.compose import compose
 from mlm.config.resolve import resolved
-from mlm.config.schema import DataConfig, ModelConfig, TokenizerConfig, TrainConfig
+from mlm.config.schema import DataConfig, ModelConfig, ObjectiveConfig, TokenizerConfig, TrainConfig
 from mlm.config.store import save_config
 from mlm.convert.consolidate import WEIGHT, check_room
-from mlm.convert.declared import declarations
+from mlm.convert.declared import declarations, objective_of
 from mlm.convert.places import new_folder_problems
 from mlm.convert.source import Source
 from mlm.convert.tensor_writer import Piece, write_tensors
@@ -38,6 +38,7 @@ from mlm.parallel.parameter import Declaration, initial_value
 
 WEIGHTS_ONLY = "weights_only"
 """In a manifest's `about`: true of a checkpoint that holds no state of an optimizer."""
+_WHOLE = "use files that hold the whole model, or --fresh NAME to draw those of our names that begin so"
 _TENSORS = "rank_0.safetensors"
 
 
@@ -82,12 +83,14 @@ def import_weights(
         built = _tokenizer(source, tokenizer)
     except ConfigError as error:
         problems += error.problems
+    objective = objective_of(source)
     declared: dict[str, Declaration] = {}
     found: Match | None = None
     if not problems:
         try:
-            declared = declarations(model)
-            found = match(source, model, {name: d.shape for name, d in declared.items()}, fresh=fresh)
+            declared = declarations(model, objective)
+            shapes = {name: declaration.shape for name, declaration in declared.items()}
+            found = match(source, model, shapes, fresh=fresh, remedy=_WHOLE)
             check_copies(source, found)
         except ConfigError as error:
             problems += error.problems
@@ -102,7 +105,7 @@ def import_weights(
     try:
         with whole_folder(out) as folder:
             description = keep_tokenizer(built.describe(), folder)
-            config = _config(source, model, out, built.kind, description)
+            config = _config(source, model, objective, out, built.kind, description)
             save_config(config, folder / "config.yaml")
             write_whole(folder / "data.json", _data(source, model, description).to_json())
             written = _write_checkpoint(folder, pieces, tensors, kept_files(description), source)
@@ -151,13 +154,19 @@ def _tensors(
 
 
 def _config(
-    source: Source, model: ModelConfig, out: Path, kind: str, description: Mapping[str, object]
+    source: Source,
+    model: ModelConfig,
+    objective: str,
+    out: Path,
+    kind: str,
+    description: Mapping[str, object],
 ) -> TrainConfig:
     """What other commands look up: the model and its tokenizer. Of the rest nothing was used."""
     path = description.get("path")
     config = replace(
         compose([]),
         model=model,
+        objective=ObjectiveConfig(name=objective),
         tokenizer=TokenizerConfig(kind=kind, path=None if path is None else str(out / str(path))),
         data=DataConfig(name=f"not trained here: {source.format}", split=[1.0, 0.0, 0.0]),
         init_from=str(source.path.absolute()),

@@ -40,12 +40,13 @@ def match(
     *,
     fresh: tuple[str, ...] = (),
     dropped: tuple[str, ...] = (),
+    remedy: str = "use files that hold the whole model",
 ) -> Match:
     """Find every needed parameter (our name -> full shape) in the source, and a use for all it holds.
 
     fresh: beginnings of our names that the source may lack, all of one entry or nothing. dropped: beginnings
-    of our names that the source may hold though the model has no such parameter. Raises ConfigError, naming
-    everything that is missing, left over, there twice or of another shape.
+    of our names that the source may hold though the model has no such parameter. remedy: for what is missing.
+    Raises ConfigError, naming everything that is missing, left over, there twice or of another shape.
     """
     table, problems = source.table, list[Problem]()
     written: dict[str, str] = {}
@@ -57,6 +58,9 @@ def match(
             wrong = f"holds the same tensor as {written[canonical]} and as {name}"
             problems.append(Problem(str(source.path), wrong, "take one of them out"))
         written[canonical] = name
+    for copy, of in table.copies.items():
+        if of not in written and copy in written:
+            written[of] = written.pop(copy)  # the file holds the one under the name of the other
     known = table.of_layers(model.num_layers)
     entries, drawn, missing, other_shape = {}, list[str](), list[str](), list[str]()
     for ours, shape in needed.items():
@@ -87,18 +91,19 @@ def match(
     }
     rest = [c for c, n in written.items() if n not in used and n not in {copy for copy, _ in copies}]
     left_over = [written[canonical] for canonical in rest if canonical not in spare]
-    problems += _refusals(source, missing, left_over, other_shape)
+    problems += _refusals(source, missing, left_over, other_shape, remedy)
     if problems:
         raise ConfigError(problems)
     unused = tuple(written[canonical] for canonical in rest)
     return Match(entries, tuple(drawn), unused, tuple(copies))
 
 
-def _refusals(source: Source, missing: list[str], left_over: list[str], other: list[str]) -> list[Problem]:
+def _refusals(
+    source: Source, missing: list[str], left_over: list[str], other: list[str], remedy: str
+) -> list[Problem]:
     where, what = str(source.path), source.format
     found = []
     if missing:
-        remedy = "use files that hold the whole model"
         found.append(Problem(where, f"lacks {listed(missing)}", remedy))
     if left_over:
         wrong = f"holds {listed(left_over)}, for which a {what} model as described has no place"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlm.config.schema import Gelu, ModelConfig
+from mlm.config.schema import Gelu, LayerNormPlacement, ModelConfig
 from mlm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TITLES = {"gpt2": "Hugging Face GPT-2", "bert": "Hugging Face BERT"}
 """By our architecture, which is their model_type as well."""
 GELUS = {"gelu_new": Gelu.tanh, "gelu_pytorch_tanh": Gelu.tanh, "gelu": Gelu.erf}
+_ACTIVATION = {Gelu.tanh: "gelu_new", Gelu.erf: "gelu"}
 
 
 def _gpt2(read: Reader) -> ModelConfig:
@@ -48,7 +49,32 @@ def _gpt2(read: Reader) -> ModelConfig:
     )
 
 
-READERS: dict[str, Callable[[Reader], ModelConfig]] = {"gpt2": _gpt2}
+def _bert(read: Reader) -> ModelConfig:
+    read.only("position_embedding_type", "absolute", "positions that are no table")
+    read.only("is_decoder", False, "attention to the left alone")
+    read.only("add_cross_attention", False, "attention to an encoder")
+    read.only("pruned_heads", {}, "layers with fewer heads")
+    hidden = read.number("hidden_size", 768)
+    return ModelConfig(
+        name=read.name,
+        architecture="bert",
+        num_layers=read.number("num_hidden_layers", 12),
+        hidden_size=hidden,
+        num_heads=read.number("num_attention_heads", 12),
+        ffn_hidden_size=read.number("intermediate_size", 3072),
+        seq_length=read.number("max_position_embeddings", 512),
+        vocab_size=read.number("vocab_size", 30522),
+        segments=read.number("type_vocab_size", 2),
+        layernorm=LayerNormPlacement.post,
+        gelu=read.gelu("hidden_act", "gelu"),
+        layernorm_eps=read.rate("layer_norm_eps", 1e-12),
+        dropout=read.rate("hidden_dropout_prob", 0.1),
+        attention_dropout=read.rate("attention_probs_dropout_prob", 0.1),
+        init_std=read.rate("initializer_range", 0.02),
+    )
+
+
+READERS: dict[str, Callable[[Reader], ModelConfig]] = {"gpt2": _gpt2, "bert": _bert}
 
 
 def model_of(content: Mapping[str, Any], folder: Path) -> ModelConfig:
@@ -125,6 +151,10 @@ def unsayable(model: ModelConfig) -> list[Problem]:
     if not model.bias:
         remedy = "train with model.bias=true what is to go there"
         found.append(Problem("model.bias=false", f"cannot be said: {title} has biases everywhere", remedy))
+    if model.architecture == "bert" and model.layernorm is LayerNormPlacement.pre:
+        wrong = "has no class there: theirs has its LayerNorms after the residual additions"
+        remedy = "export a model of model.layernorm=post; mlm-convert consolidate writes the tensors alone"
+        found.append(Problem("model.layernorm=pre", wrong, remedy))
     return found
 
 
@@ -143,7 +173,7 @@ def config_of(
 
 def _write_gpt2(model: ModelConfig, has_heads: bool) -> tuple[dict[str, Any], str]:
     content = {
-        "activation_function": {Gelu.tanh: "gelu_new", Gelu.erf: "gelu"}[model.gelu],
+        "activation_function": _ACTIVATION[model.gelu],
         "attn_pdrop": model.attention_dropout,
         "embd_pdrop": model.dropout,
         "initializer_range": model.init_std,
@@ -160,4 +190,25 @@ def _write_gpt2(model: ModelConfig, has_heads: bool) -> tuple[dict[str, Any], st
     return content, "GPT2LMHeadModel"
 
 
-WRITERS: dict[str, Callable[[ModelConfig, bool], tuple[dict[str, Any], str]]] = {"gpt2": _write_gpt2}
+def _write_bert(model: ModelConfig, has_heads: bool) -> tuple[dict[str, Any], str]:
+    content = {
+        "attention_probs_dropout_prob": model.attention_dropout,
+        "hidden_act": _ACTIVATION[model.gelu],
+        "hidden_dropout_prob": model.dropout,
+        "hidden_size": model.hidden_size,
+        "initializer_range": model.init_std,
+        "intermediate_size": model.ffn_hidden_size or 4 * model.hidden_size,
+        "layer_norm_eps": model.layernorm_eps,
+        "max_position_embeddings": model.seq_length,
+        "num_attention_heads": model.num_heads,
+        "num_hidden_layers": model.num_layers,
+        "type_vocab_size": model.segments,
+        "vocab_size": model.vocab_size,
+    }
+    return content, "BertForPreTraining" if has_heads else "BertModel"
+
+
+WRITERS: dict[str, Callable[[ModelConfig, bool], tuple[dict[str, Any], str]]] = {
+    "gpt2": _write_gpt2,
+    "bert": _write_bert,
+}

@@ -13,7 +13,7 @@ from mlm.convert.huggingface.tokenizer import tokenizer_of
 from mlm.convert.source import Reading
 from mlm.convert.tensor_files import PickledFile, SafetensorsFile, TensorFile
 from mlm.errors import ConfigError, Problem
-from mlm.models import gpt2_names
+from mlm.models import bert_names, gpt2_names
 from mlm.models.names import Table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ FILES = (
     ("pytorch_model.bin.index.json", True),
 )
 """Where weights are looked for, in this order; True: an index of several files."""
-TABLES: dict[str, Table] = {"gpt2": gpt2_names.HUGGING_FACE}
+TABLES: dict[str, Table] = {"gpt2": gpt2_names.HUGGING_FACE, "bert": bert_names.HUGGING_FACE}
 """By our architecture."""
 
 
