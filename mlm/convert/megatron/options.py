@@ -133,7 +133,7 @@ def _heads(
         return 1
     if reading.num_heads not in (None, heads):
         wrong = f"has {heads} attention heads, not {reading.num_heads}"
-        problems.append(Problem(where, wrong, "leave the number out"))
+        problems.append(Problem(where, wrong, f"use {heads}"))
     per_head = options.get("kv_channels")
     if heads < 1 or hidden % heads:
         wrong = f"cannot have {heads} attention heads at hidden_size={hidden}"
@@ -151,15 +151,18 @@ def _heads(
 def _vocabulary(
     where: str, options: Mapping[str, Any], shapes: Shapes, reading: Reading, problems: list[Problem]
 ) -> int:
-    """Real tokens: as given, as the args say, or of a known tokenizer that pads to just these rows."""
+    """Real tokens: as the args say, as given, or of a known tokenizer that pads to just these rows."""
+    said = options.get("vocab_size")
+    if isinstance(said, int) and 0 < said <= shapes.rows:
+        if reading.vocab_size not in (None, said):
+            wrong = f"has a vocabulary of {said} tokens, not {reading.vocab_size}"
+            problems.append(Problem(where, wrong, f"use {said}"))
+        return said
     if reading.vocab_size is not None:
         if not 1 <= reading.vocab_size <= shapes.rows:
             wrong = f"has {shapes.rows} rows of tokens, so no vocabulary of {reading.vocab_size}"
             problems.append(Problem(where, wrong, f"give a number up to {shapes.rows}"))
         return min(reading.vocab_size, shapes.rows)
-    said = options.get("vocab_size")
-    if isinstance(said, int) and 0 < said <= shapes.rows:
-        return said
     known = KNOWN_VOCABULARIES.get(str(options.get("tokenizer_type")))
     unit = options.get("make_vocab_size_divisible_by", DIVISIBLE_BY)
     if known is not None and isinstance(unit, int) and padded(known, unit, shapes.tp) == shapes.rows:
@@ -211,7 +214,6 @@ def options_of(
     """
     bert = model.architecture == "bert"
     tanh = model.gelu is Gelu.tanh
-    named = {} if tokenizer is None else {"tokenizer_type": tokenizer}
     return {
         "num_layers": model.num_layers,
         "hidden_size": model.hidden_size,
@@ -248,5 +250,5 @@ def options_of(
         "consumed_train_samples": 0,
         "consumed_valid_samples": 0,
         "params_dtype": dtype,
-        **named,
+        "tokenizer_type": tokenizer,
     }

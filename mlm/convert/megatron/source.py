@@ -12,7 +12,7 @@ from mlm.convert.megatron.files import Shard, folder_of_ranks, open_shard, rank_
 from mlm.convert.megatron.options import Shapes, describe
 from mlm.convert.source import FoundTokenizer, Reading
 from mlm.errors import ConfigError, Problem
-from mlm.models.megatron_names import NEW_NORMS, Spelling, bert_table, gpt_table
+from mlm.models.megatron_names import NEW_NORMS, OLD, Spelling, bert_table, gpt_table
 from mlm.models.names import Table
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Megatron:
     """
 
     def __init__(self, path: Path, grid: Sequence[Sequence[Shard]], reading: Reading):
+        from mlm.convert.megatron.layout import full_shape
+
         self.path = path
         self._check_alike(grid)
         self._parts = _numbered_through(grid)
@@ -57,13 +59,10 @@ class Megatron:
         self.format = f"Megatron-LM {kind}, checkpoint version {self.version}, tp={self.tp}"
         make = bert_table if self.model.architecture == "bert" else gpt_table
         self.table: Table = make(_spelling(self._parts))
+        self.shapes: Mapping[str, tuple[int, ...]] = {
+            name: full_shape(name, parts, self.model.vocab_size) for name, parts in self._parts.items()
+        }
         self._check_copies_of_ranks()
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        from mlm.convert.megatron.layout import full_shape
-
-        return {n: full_shape(n, parts, self.model.vocab_size) for n, parts in self._parts.items()}
 
     def tensor(self, name: str) -> Tensor:
         from mlm.convert.megatron.layout import join
@@ -151,12 +150,11 @@ def _numbered_through(grid: Sequence[Sequence[Shard]]) -> dict[str, list[Tensor]
 
 
 def _spelling(names: Mapping[str, object]) -> Spelling:
-    """Which of the spellings the files use; where nothing tells, the first."""
+    """Which of the spellings the files use; where nothing tells, the oldest."""
     text = "\n".join(names)
-    norms = ("input_layernorm", "post_attention_layernorm", "final_layernorm")
     return Spelling(
         stack="encoder" if "language_model.encoder." in text else "transformer",
         attention="self_attention" if ".self_attention." in text else "attention",
-        norms=NEW_NORMS if ".input_norm." in text else norms,
+        norms=NEW_NORMS if ".input_norm." in text else OLD.norms,
         head_norm="norm" if "lm_head.norm." in text else "layernorm",
     )

@@ -240,5 +240,8 @@ def test_options_in_a_dictionary_and_heads_that_contradict_are_seen(tmp_path):
     assert read(root)[1].model.num_heads == 4
     assert "has 4 attention heads, not 2" in problems(root, num_heads=2)
     assert "so no vocabulary of 49" in problems(root, vocab_size=49)
+    change(root, lambda content: content["args"].update(vocab_size=45))
+    assert read(root, vocab_size=None)[1].model.vocab_size == 45
+    assert "has a vocabulary of 45 tokens, not 44" in problems(root, vocab_size=44)
     change(root, lambda content: content.update(args=argparse.Namespace(num_attention_heads=3)))
     assert "cannot have 3 attention heads at hidden_size=16" in problems(root)
