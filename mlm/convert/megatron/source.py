@@ -47,6 +47,7 @@ class Megatron:
         self.path = path
         self._check_alike(grid)
         self._parts = _numbered_through(grid)
+        self._check_parts()
         first = grid[0][0]
         self.version, self.tp = first.version, len(grid[0])
         found = describe(path, first.options, self._look(len(grid)), reading)
@@ -62,7 +63,6 @@ class Megatron:
         self.shapes: Mapping[str, tuple[int, ...]] = {
             name: full_shape(name, parts, self.model.vocab_size) for name, parts in self._parts.items()
         }
-        self._check_copies_of_ranks()
 
     def tensor(self, name: str) -> Tensor:
         from mlm.convert.megatron.layout import join
@@ -94,20 +94,27 @@ class Megatron:
         if problems:
             raise ConfigError(problems)
 
-    def _check_copies_of_ranks(self) -> None:
-        """What ranks hold copies of is the same in all files; else they are of different checkpoints."""
+    def _check_parts(self) -> None:
+        """Parts of a tensor have one shape on all ranks, and what ranks hold copies of is the same in all."""
         import torch
 
         from mlm.convert.megatron.layout import split_dim
 
-        differing = [
-            name
-            for name, parts in self._parts.items()
-            if split_dim(name) is None and not all(torch.equal(parts[0], each) for each in parts[1:])
-        ]
-        if differing:
-            wrong = f"has ranks that differ in {differing[0]}, of which all hold a copy"
-            raise ConfigError(Problem(str(self.path), wrong, "use files of one checkpoint"))
+        problems = []
+        for name, (first, *others) in self._parts.items():
+            dim = split_dim(name)
+            if name in (_WORD, _POSITION, _SEGMENT) and first.dim() != 2 or first.dim() <= (dim or 0):
+                wrong = f"has {name} of shape {list(first.shape)}, too few dimensions"
+                problems.append(Problem(str(self.path), wrong, "get the files again"))
+            elif any(part.shape != first.shape for part in others):
+                shapes = " and ".join(str(list(part.shape)) for part in (first, *others))
+                wrong = f"has ranks with {name} of shapes {shapes}"
+                problems.append(Problem(str(self.path), wrong, "use files of one checkpoint"))
+            elif dim is None and not all(torch.equal(first, part) for part in others):
+                wrong = f"has ranks that differ in {name}, of which all hold a copy"
+                problems.append(Problem(str(self.path), wrong, "use files of one checkpoint"))
+        if problems:
+            raise ConfigError(problems)
 
     def _look(self, stages: int) -> Shapes:
         """Raises ConfigError when what gives the sizes is not there."""

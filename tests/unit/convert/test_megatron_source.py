@@ -188,6 +188,31 @@ def test_ranks_of_different_checkpoints_are_refused(tmp_path):
     assert "ranks that differ in language_model.transformer.layers.0.input_layernorm.bias" in problems(root)
 
 
+def test_parts_of_other_shapes_are_refused_by_name(tmp_path):
+    root = write_tree(Dense(), tmp_path, version=2, tp=2)
+
+    def cut(content):
+        stack = content["model"]["language_model"]["transformer"]
+        stack["layers.0.mlp.dense_h_to_4h.weight"] = torch.zeros(5, 16)
+        stack["layers.1.attention.dense.weight"] = torch.zeros(5)
+
+    change(root, cut, "mp_rank_01")
+    found = problems(root)
+    assert (
+        "ranks with language_model.transformer.layers.0.mlp.dense_h_to_4h.weight of shapes [12, 16] and"
+        in found
+    )
+    assert "layers.1.attention.dense.weight of shapes [16, 8] and [5]" in found
+    change(root, cut, "mp_rank_00")
+    assert "layers.1.attention.dense.weight of shape [5], too few dimensions" in problems(root)
+    root = write_tree(Dense(), tmp_path / "b", version=2, tp=1)
+    change(root, cut)
+    change(
+        root, lambda content: content["model"]["language_model"]["transformer"].pop("final_layernorm.bias")
+    )
+    assert "layers.1.attention.dense.weight of shape [5], too few dimensions" in problems(root)
+
+
 def test_ranks_that_are_missing_are_named(tmp_path):
     root = write_tree(Dense(), tmp_path, version=2, tp=4)
     folder = root / "iter_0000300"
