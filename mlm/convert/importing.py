@@ -15,7 +15,14 @@ from torch import Tensor
 import mlm
 from mlm.checkpoint.folder import LATEST, step_folder
 from mlm.checkpoint.locate import CHECKPOINTS
-from mlm.checkpoint.manifest import FileRecord, Manifest, record_of, write_manifest, write_through
+from mlm.checkpoint.manifest import (
+    WEIGHTS_ONLY,
+    FileRecord,
+    Manifest,
+    record_of,
+    write_manifest,
+    write_through,
+)
 from mlm.checkpoint.state import STATE, TrainingState
 from mlm.checkpoint.storage import INDEX
 from mlm.config.compose import compose
@@ -36,8 +43,6 @@ from mlm.errors import CheckpointError, ConfigError, Problem
 from mlm.files import sync, whole_folder, write_whole
 from mlm.parallel.parameter import Declaration, initial_value
 
-WEIGHTS_ONLY = "weights_only"
-"""In a manifest's `about`: true of a checkpoint that holds no state of an optimizer."""
 _WHOLE = "use files that hold the whole model, or --fresh NAME to draw those of our names that begin so"
 _TENSORS = "rank_0.safetensors"
 
