@@ -103,7 +103,7 @@ class Megatron:
         problems = []
         for name, (first, *others) in self._parts.items():
             dim = split_dim(name)
-            if name in (_WORD, _POSITION, _SEGMENT) and first.dim() != 2 or first.dim() <= (dim or 0):
+            if (name in (_WORD, _POSITION, _SEGMENT) and first.dim() != 2) or first.dim() <= (dim or 0):
                 wrong = f"has {name} of shape {list(first.shape)}, too few dimensions"
                 problems.append(Problem(str(self.path), wrong, "get the files again"))
             elif any(part.shape != first.shape for part in others):
