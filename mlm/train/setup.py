@@ -23,8 +23,8 @@ from mlm.parallel.rng import RngStreams
 from mlm.plan.flops import hardware_flops_per_step, model_flops_per_step, outputs_per_sample
 from mlm.plan.hardware import peak_tflops
 from mlm.train.guard import Guard, Scaling
-    state = begin(origin, model, optimizer, mesh, config)
-    autocast = autocast_for(config.precision.name, device)
+from mlm.train.objectives import Objective, Setting, build_objective
+from mlm.train.resume import begin, draws, read_plan
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,8 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
     )
     groups = parameter_groups(model, config.optim.weight_decay)
     optimizer = AdamW(groups, beta1=config.optim.beta1, beta2=config.optim.beta2, eps=config.optim.eps)
-<<<<<<< HEAD
     state = begin(origin, model, optimizer, mesh, config)
-    packed = config.data.reset_positions or config.data.reset_attention
-=======
-    state = begin(origin, model, optimizer, mesh)
     autocast = autocast_for(config.precision.name, device)
->>>>>>> main
     name = device_name(device)
     batch, outputs = config.train.global_batch_size, outputs_per_sample(config)
     peak = peak_tflops(name, config.precision.name)
