@@ -90,15 +90,16 @@ def _explained(path: Path, error: Exception, allow_pickle: bool) -> str:
     if asked and not allow_pickle:
         return (
             f"{path} asks for {asked[1]}, which is code and not on the list of what a foreign file may use: "
-            "allow_pickle=true runs what the file says, for a file that you trust; otherwise save its "
-            "weights alone where it was made"
+            "allow_pickle=true (mlm-convert: --allow-pickle) runs what the file says, for a file that you "
+            "trust; otherwise save its weights alone where it was made"
         )
     reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
     odd = re.search(r"Unsupported operand \d+|[^:\n]*but got [^.\n]*", str(error))
     if odd and not allow_pickle:
         return (
             f"{path} is damaged, or pickled in a way that is not read without running it ({odd[0].strip()}): "
-            "compare its size with the original; allow_pickle=true reads it if you trust it"
+            "compare its size with the original; allow_pickle=true (mlm-convert: --allow-pickle) reads it if you "
+            "trust it"
         )
     return (
         f"{path} is damaged or no file of torch.save ({type(error).__name__}: {reason[:200]}): "
