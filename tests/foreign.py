@@ -36,8 +36,9 @@ def made(model_class: str, **changes: Any) -> Any:
     config = (there.GPT2Config if is_gpt2 else there.BertConfig)(
         **{**(GPT2 if is_gpt2 else BERT), **IDS, **changes}
     )
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")
+        torch.manual_seed(3)
         model = getattr(there, model_class)(config).eval()
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
