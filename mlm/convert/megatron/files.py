@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlm.errors import CheckpointError, ConfigError, Problem
+from mlm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -96,7 +96,9 @@ def open_shard(path: Path, *, allow_pickle: bool) -> Shard:
     """A rank's file, its tensors mapped; the state of its optimizer is let go. Raises ConfigError."""
     from torch import Tensor
 
-    content = _content(path, allow_pickle)
+    from mlm.convert.pickles import load_pickled
+
+    content = load_pickled(path, allow_pickle=allow_pickle)
     if not isinstance(content, dict) or "model" not in content:
         if isinstance(content, dict) and "model0" in content:
             wrong = "holds several pieces of an interleaved pipeline (model0, model1)"
@@ -116,16 +118,6 @@ def open_shard(path: Path, *, allow_pickle: bool) -> Shard:
             wrong = f"holds an object of class {type(value).__name__} as {name}"
             raise _refused(path, wrong, "mlm reads the classic format, files of plain tensors")
     return Shard(path, tensors, options, int(version))
-
-
-def _content(path: Path, allow_pickle: bool) -> object:
-    from mlm.convert.pickles import load_pickled
-
-    try:
-        return load_pickled(path, allow_pickle=allow_pickle)
-    except CheckpointError as error:
-        wrong, _, remedy = str(error).removeprefix(f"{path} ").partition(": ")
-        raise _refused(path, wrong, remedy) from None
 
 
 def _refused(path: Path, wrong: str, remedy: str) -> ConfigError:

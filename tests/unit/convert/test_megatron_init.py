@@ -40,8 +40,8 @@ def test_a_model_of_another_shape_and_a_damaged_rank_are_refused_before_anything
     path.write_bytes(path.read_bytes()[:5000])
     config = chosen("model=gpt2_tiny")
     (problem,) = weights_problems(str(root), config, config)
-    assert str(path) in str(problem)
-    assert "is damaged" in str(problem)
+    assert problem.where == str(path)
+    assert problem.wrong.startswith("is damaged or no file of torch.save (BadZipFile: ")
 
 
 def test_a_rank_that_would_run_code_needs_allow_pickle(tmp_path):
