@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def for_lm_eval(words: Sequence[str]) -> list[str]:
-    """The words as lm_eval takes them: leading key=value words are arguments of the model mlm, the default."""
+    """The words as lm_eval takes them: leading key=value words are arguments of the model mlm."""
     if words[0] in _OTHER_COMMANDS:
         return list(words)
     rest = list(words[1:] if words[0] == "run" else words)

@@ -96,7 +96,7 @@ usage: mlm-harness checkpoint=RUN_DIR [KEY=VALUE ...] --tasks TASK[,TASK ...] [O
        mlm-harness ls tasks
 
 Run any task of lm-evaluation-harness on a checkpoint of ours, tensor-parallel where tp is above 1. This is
-lm_eval's own command line with a model `mlm` in it: leading KEY=VALUE words are --model_args of that model, and
+lm_eval's own command line with a model `mlm` in it: leading KEY=VALUE words are --model_args of that model,
 everything from the first option on is lm_eval's (`lm_eval run --help`). Needs `pip install 'mlm[harness]'`.
 
 examples:

@@ -1,4 +1,4 @@
-"""The model `mlm` of lm-evaluation-harness: its requests as ids to our workers, their answers as it wants them."""
+"""The model `mlm` of lm-evaluation-harness: requests as ids to our workers, answers as it wants them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from mlm.harness.requests import cut
 from mlm.parallel.mesh import Mesh
 
 LEAST_ROWS = 8
-"""Texts in the making at once, also where batch_tokens is less: a token costs little more for eight than one."""
+"""Texts in the making at once, also where batch_tokens is less: eight tokens cost little more than one."""
 _SPARE_TOKENS = 8
 """Read before the place where a stop string could begin: the first of them may lack a space or a byte."""
 

@@ -1,4 +1,4 @@
-"""From lm_eval's requests, once they are ids, to what the engines of mlm take. Imports no torch, no lm_eval."""
+"""From lm_eval's requests, once they are ids, to what our engines take. Imports no torch, no lm_eval."""
 
 from __future__ import annotations
 
