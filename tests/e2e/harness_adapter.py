@@ -2,8 +2,8 @@
 
     python -W ignore -m tests.e2e.harness_adapter CHECKPOINT FOLDER
 
-prints one JSON line: by model (`hf`, `tp=1`, `tp=2`), by task, its figures and what the model answered. The
-folder holds pages.jsonl, lambada.jsonl, choices.jsonl and stories.jsonl.
+prints one JSON line: by model (`hf`, `tp=1`, `tp=2`) the figures and answers of each task, and the answers to
+single requests with their edges. FOLDER holds pages.jsonl, lambada.jsonl, choices.jsonl and stories.jsonl.
 """
 
 from __future__ import annotations
@@ -37,16 +37,48 @@ def main(checkpoint: str, folder: str) -> dict[str, Any]:
             "output_type": "generate_until",
             "doc_to_text": "{{text}}",
             "doc_to_target": "{{text}}",
-            "generation_kwargs": {"until": ["\n", " the"], "max_gen_toks": 24, "do_sample": False},
+            "generation_kwargs": {"until": ["\n\n", " of"], "max_gen_toks": 24, "do_sample": False},
             "metric_list": [{"metric": "exact_match"}],
         },
     ]
-    found = {"hf": evaluated(lm_eval, harness.transformers_model(checkpoint), tasks)}
+    hf = harness.transformers_model(checkpoint)
+    found = {"hf": {**evaluated(lm_eval, hf, tasks), "single": (edges := single(hf, None))}}
     for tp in (1, 2):
         model = MlmLM(checkpoint=checkpoint, tp=tp)
-        found[f"tp={tp}"] = evaluated(lm_eval, model, tasks)
+        answers = single(model, edges["generated"])
+        found[f"tp={tp}"] = {**evaluated(lm_eval, model, tasks), "single": answers}
         model.close()
     return found
+
+
+def single(model: Any, generated: list[str] | None) -> dict[str, Any]:
+    """Answers to requests with edges. generated: what transformers generates, None: what this one does."""
+    from lm_eval.api.instance import Instance
+
+    def ask(kind: str, *arguments: Any) -> Any:
+        requests = [Instance(kind, {}, args, number) for number, args in enumerate(arguments)]
+        return getattr(model, kind)(requests, disable_tqdm=True)
+
+    story = "What light through yonder window breaks? It is the east, and Juliet is the sun. "
+    prompts = ["ROMEO:", "O", story, story * 20, "KING RICHARD", "the house of", "1 2 3"]
+    first = {"max_gen_toks": 1, "until": []}
+    kinds = (
+        first,
+        {"max_gen_toks": 16, "until": []},
+        {"max_new_tokens": 16, "until": ["e"], "temperature": 0.0},
+        {"max_gen_toks": 60, "until": ["is", "a", "\n"], "do_sample": False, "temperature": 0.7},
+    )
+    made = ask("generate_until", *((prompt, how) for how in kinds for prompt in prompts))
+    pairs = [("", "Good"), ("", " morrow to you"), ("My lord ", "Duke"), ("My lord   ", " Duke of York")]
+    pairs += [(story * 20, "Arise"), ("a" * 3000, " b"), ("O", story)]
+    # The likeliest token, and that with one more.
+    likeliest = list(zip(prompts, (generated or made)[: len(prompts)], strict=True))
+    pairs += [*likeliest, *((prompt, f"{text} Q") for prompt, text in likeliest)]
+    return {
+        "generated": made,
+        "loglikelihood": ask("loglikelihood", *pairs),
+        "loglikelihood_rolling": ask("loglikelihood_rolling", (story,), ("O",), (story * 20,), ("",)),
+    }
 
 
 def local(data: str) -> dict[str, Any]:
