@@ -72,7 +72,7 @@ def check(config: TrainConfig) -> list[Problem]:
     problems += _beginning(config)
     if usable("optim.lr", "optim.min_lr") and config.optim.min_lr > config.optim.lr:
         where = f"optim.min_lr={config.optim.min_lr:g}"
-        wrong = f"is above optim.lr={config.optim.lr:g}, where the cosine starts"
+        wrong = f"is above optim.lr={config.optim.lr:g}, where the decay starts"
         problems.append(Problem(where, wrong, f"use optim.min_lr={config.optim.lr / 10:g}"))
     return problems + slurm_problems(config.launch)
 
@@ -215,7 +215,7 @@ def _schedule(config: TrainConfig) -> list[Problem]:
     if optim.warmup_steps < end or optim.warmup_steps == 0:
         return []
     of = f"train.steps={steps}" if optim.decay_steps is None else f"optim.decay_steps={end}"
-    wrong = f"leaves no step for the cosine, which ends at {of}"
+    wrong = f"leaves no step for the decay, which ends at {of}"
     # The paper warms up over a hundredth of its steps; of very few steps one is still better than none.
     shorter = f"use optim.warmup_steps={max(end // 100, min(1, end - 1))}"
     longer = f", or optim.decay_steps={100 * optim.warmup_steps} to run the start of a longer schedule"

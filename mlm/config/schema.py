@@ -20,6 +20,13 @@ class LayerNormPlacement(Enum):
     post = "post"
 
 
+class Decay(Enum):
+    """How the learning rate falls once it is warm: by half a cosine (GPT-2) or a straight line (BERT)."""
+
+    cosine = "cosine"
+    linear = "linear"
+
+
 @dataclass(kw_only=True)
 class ModelConfig:
     """Shape of the transformer; the numbers alone determine the parameter count."""
@@ -125,7 +132,7 @@ class DataConfig:
 
 @dataclass(kw_only=True)
 class OptimConfig:
-    """AdamW, warm-up and cosine (section 4.2)."""
+    """AdamW, warm-up and decay (sections 4.2 and 4.3)."""
 
     name: str
     """Name of the recipe."""
@@ -135,8 +142,10 @@ class OptimConfig:
     """Learning rate of the last step."""
     warmup_steps: int
     """Steps of linear warm-up: step k (from 1) uses lr * k / warmup_steps (section 4.2: 3k of 300k)."""
+    decay: Decay = Decay.cosine
+    """cosine (GPT-2, section 4.2) or linear (BERT, section 4.3)."""
     decay_steps: int | None = None
-    """Step at which the cosine reaches min_lr; null: train.steps."""
+    """Step at which the decay reaches min_lr; null: train.steps."""
     beta1: float = 0.9
     """Decay of the first moment."""
     beta2: float = 0.999

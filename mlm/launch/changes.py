@@ -79,6 +79,7 @@ RULES: dict[str, Rule] = {
     "optim.lr": _SCHEDULE,
     "optim.min_lr": _SCHEDULE,
     "optim.warmup_steps": _SCHEDULE,
+    "optim.decay": _SCHEDULE,
     "optim.decay_steps": _SCHEDULE,
     "optim.beta1": _UPDATE,
     "optim.beta2": _UPDATE,

@@ -7,11 +7,12 @@ square of scores as the published formulas do, though half of it is masked, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from mlm.config.schema import ModelConfig
+from mlm.config.schema import ModelConfig, TrainConfig
 from mlm.plan.parameters import ffn_hidden_size, padded_vocab_size
 
 Recompute = Literal["none", "selective", "full"]
@@ -44,9 +45,29 @@ class ForwardFlops:
     """What follows the layers and is never recomputed: the output layer, and heads."""
 
 
+BERT_FLOPS_FORMULA = "72 B s l h^2 (1 + s/6h) + 6 B h (K(V + h) + h + 2)"
+"""The same layers; K positions of a sample reach the output layer and the dense one before it; two heads."""
+
+
+def flops_formula(config: TrainConfig) -> str:
+    """How model FLOPs are counted, for people."""
+    outputs = outputs_per_sample(config)
+    return MODEL_FLOPS_FORMULA if outputs is None else f"{BERT_FLOPS_FORMULA}, K = {outputs}"
+
+
+def outputs_per_sample(config: TrainConfig) -> int | None:
+    """Positions of a sample whose logits training computes; None: all."""
+    if config.objective.name != "masked_lm":
+        return None
+    return masked_places(config.model.seq_length, config.objective.mask_rate)
+
+
 def masked_places(seq_length: int, mask_rate: float) -> int:
-    """Positions of a sample that masked_lm can predict, used or not: the output layer computes no others."""
-    return max(1, round(mask_rate * seq_length))
+    """Positions of a sample that masked_lm can predict, used or not: the output layer computes no others.
+
+    Of a sample, [CLS] and two [SEP] are no text.
+    """
+    return max(1, math.floor(mask_rate * (seq_length - 3) + 0.5))
 
 
 def model_flops_per_step(model: ModelConfig, batch_size: int, outputs: int | None = None) -> int:
