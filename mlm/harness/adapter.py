@@ -11,12 +11,13 @@ import numpy as np
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import register_model
+from lm_eval.utils import simple_parse_args_string
 from tqdm import tqdm
 
 from mlm.data.tokenizers import Tokenizer
 from mlm.errors import DataError
 from mlm.eval.encode import encode
-from mlm.eval.load import read_tokenizer
+from mlm.eval.locate import read_tokenizer
 from mlm.harness.messages import Drawing, Prompt
 from mlm.harness.requests import continuation, drawing, prompt_room, rolling
 from mlm.harness.settings import settle
@@ -26,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 REQUESTS_AT_ONCE = 2048
 """Requests that go to the workers together; with --use_cache their results are kept after each such lot."""
+
+_DEVICE_BY_DEFAULT = "cuda:0"
+"""What lm_eval names when nobody has, on machines without a GPU too."""
 
 T = TypeVar("T")
 
@@ -57,6 +61,23 @@ class MlmLM(TemplateLM):
         for warning in self.settings.launch.warnings:
             logger.warning(warning)
         self._workers = Workers(self.settings)
+
+    @classmethod
+    def create_from_arg_obj(
+        cls, arg_dict: dict[str, Any], additional_config: dict[str, Any] | None = None
+    ) -> MlmLM:
+        """From --model_args and what lm_eval adds to them, batch sizes and a device."""
+        added = dict(additional_config or {})
+        if added.get("device") == _DEVICE_BY_DEFAULT:
+            del added["device"]
+        return cls(**added | arg_dict)
+
+    @classmethod
+    def create_from_arg_string(
+        cls, arg_string: str, additional_config: dict[str, Any] | None = None
+    ) -> MlmLM:
+        """The same from `checkpoint=runs/first,tp=2`."""
+        return cls.create_from_arg_obj(simple_parse_args_string(arg_string), additional_config)
 
     @property
     def eot_token_id(self) -> int:
@@ -105,7 +126,7 @@ class MlmLM(TemplateLM):
                 scores = self._workers.score([s for segments in per_text for s in segments], report())
                 ends = np.cumsum([0, *map(len, per_text)])
                 for request, start, end in zip(lot, ends, ends[1:], strict=False):
-                    results.append(-float(scores.nll[start:end].sum()))
+                    results.append(0.0 - float(scores.nll[start:end].sum()))
                     self.cache_hook.add_partial("loglikelihood_rolling", request.args, results[-1])
         return results
 
@@ -173,7 +194,7 @@ def _lots(items: Sequence[T]) -> Iterator[Sequence[T]]:
 @contextmanager
 def _bar(name: str, unit: str, disable: bool) -> Iterator[Callable[[], Callable[[int, int], None]]]:
     """A progress bar over several lots: each call of what is given begins the next one."""
-    with tqdm(desc=name, unit=unit, unit_scale=True, disable=disable, total=0) as bar:
+    with tqdm(desc=name, unit=unit, unit_scale=unit == "token", disable=disable, total=0) as bar:
 
         def begin() -> Callable[[int, int], None]:
             before, known = bar.n, [0]

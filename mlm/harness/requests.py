@@ -99,8 +99,3 @@ def prompt_room(drawing: Drawing, max_length: int) -> int:
         remedy = f"use --gen_kwargs max_gen_toks={max(1, max_length // 2)}"
         raise ConfigError(Problem(where, wrong, remedy))
     return room
-
-
-def cut(text: str, until: Sequence[str]) -> str:
-    """The text before the first of the strings that end it."""
-    return text[: min((at for stop in until if (at := text.find(stop)) >= 0), default=len(text))]

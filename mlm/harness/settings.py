@@ -16,7 +16,8 @@ from mlm.config.schema import EvalConfig, ModelConfig
 from mlm.errors import ConfigError, Problem
 from mlm.eval.checks import read_checkpoint
 from mlm.eval.locate import Checkpoint, tp_problems
-from mlm.launch.evaluation import weight_problems
+from mlm.generate.checks import WRITERS
+from mlm.launch.fit import weight_problems
 from mlm.launch.machine import Machine, detect_machine
 from mlm.launch.preflight import Launch, place
 from mlm.launch.resume_checks import sentences
@@ -77,8 +78,7 @@ def settle(
     detect: Callable[[Mapping[str, str]], Machine] = detect_machine,
 ) -> Settings:
     """What the arguments mean on this machine. Raises ConfigError with all that is wrong with them."""
-    problems: list[Problem] = []
-    given = _typed(arguments, problems)
+    given, problems = typed_arguments(arguments)
     config = _configuration(given)
     machine = detect(environment)
     launch, found = place(config, machine, {}, Path.cwd(), "evaluating")
@@ -94,8 +94,10 @@ def settle(
         else:
             model = trained.model
             problems += tp_problems(model, max(1, config.tp))
-            problems += weight_problems(model, max(1, config.tp), launch, machine)
-            problems += _length_problems(given, model)
+            problems += weight_problems(
+                model, max(1, config.tp), launch.device, launch.local_processes, machine
+            )
+            problems += _model_problems(given, model)
     if problems:
         raise ConfigError([_renamed(problem) for problem in problems])
     assert checkpoint is not None, "without a checkpoint there was a problem"
@@ -121,9 +123,10 @@ def settle(
     )
 
 
-def _typed(arguments: Mapping[str, Any], problems: list[Problem]) -> dict[str, Any]:
-    """The arguments that are known and of their type; what is wrong with the others goes to problems."""
-    given = {}
+def typed_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """The arguments that are known and of their type, and what is wrong with the others."""
+    given: dict[str, Any] = {}
+    problems = []
     for name, value in arguments.items():
         argument, where = ARGUMENTS.get(name), f"{name}={value}"
         if argument is None:
@@ -139,7 +142,7 @@ def _typed(arguments: Mapping[str, Any], problems: list[Problem]) -> dict[str, A
     for name in ("max_length", "max_gen_toks"):
         if given.get(name, 1) < 1:
             problems.append(Problem(f"{name}={given.pop(name)}", "is not at least 1", "leave it out"))
-    return given
+    return given, problems
 
 
 def _configuration(given: Mapping[str, Any]) -> EvalConfig:
@@ -162,8 +165,13 @@ def _in_a_step(environment: Mapping[str, str]) -> list[Problem]:
     return [Problem(where, "cannot share this model, which starts its own", remedy)]
 
 
-def _length_problems(given: Mapping[str, Any], model: ModelConfig) -> list[Problem]:
+def _model_problems(given: Mapping[str, Any], model: ModelConfig) -> list[Problem]:
     problems = []
+    if model.architecture not in WRITERS:
+        wrong = f"is a {model.architecture}, which does not predict the next token"
+        problems.append(
+            Problem(f"checkpoint={given['checkpoint']}", wrong, f"name a run of {alternatives(WRITERS)}")
+        )
     length, prefix = given.get("max_length", 1), given.get("prefix_token_id", 0)
     if length > model.seq_length:
         wrong = f"exceeds the model's context of {model.seq_length:,}"

@@ -49,14 +49,13 @@ def _preflight(
     launch, problems = place(config, machine, environment, out, "evaluating")
     # The nodes of a Slurm job are not here; its tasks look at their own machine.
     if trained is not None and launch.slurm is None:
-        problems += weight_problems(trained.model, max(1, config.tp), launch, machine)
+        problems += _fits(trained.model, max(1, config.tp), launch, machine)
     if config.out is not None or checkpoint is not None:
         problems += rundir.problems(out, "out", launch.job_id)
     return launch, problems
 
 
-def weight_problems(model: ModelConfig, tp: int, launch: Launch, machine: Machine) -> list[Problem]:
-    """The problem of fp32 weights that do not fit this machine at this tp, or nothing."""
+def _fits(model: ModelConfig, tp: int, launch: Launch, machine: Machine) -> list[Problem]:
     try:
         needed = _FP32_BYTES * count_parameters(model, tp).total
     except ValueError:

@@ -45,7 +45,7 @@ def main(checkpoint: str, folder: str) -> dict[str, Any]:
     found = {"hf": {**evaluated(lm_eval, hf, tasks), "single": (edges := single(hf, None))}}
     for tp in (1, 2):
         model = MlmLM(checkpoint=checkpoint, tp=tp)
-        answers = single(model, edges["generated"])
+        answers = single(model, edges["answers"][0])
         found[f"tp={tp}"] = {**evaluated(lm_eval, model, tasks), "single": answers}
         model.close()
     return found
@@ -74,11 +74,8 @@ def single(model: Any, generated: list[str] | None) -> dict[str, Any]:
     # The likeliest token, and that with one more.
     likeliest = list(zip(prompts, (generated or made)[: len(prompts)], strict=True))
     pairs += [*likeliest, *((prompt, f"{text} Q") for prompt, text in likeliest)]
-    return {
-        "generated": made,
-        "loglikelihood": ask("loglikelihood", *pairs),
-        "loglikelihood_rolling": ask("loglikelihood_rolling", (story,), ("O",), (story * 20,), ("",)),
-    }
+    whole = ask("loglikelihood_rolling", (story,), ("O",), (story * 20,), ("",))
+    return {"figures": {}, "answers": [made, ask("loglikelihood", *pairs), whole]}
 
 
 def local(data: str) -> dict[str, Any]:

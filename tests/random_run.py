@@ -1,4 +1,4 @@
-"""A run directory with a checkpoint of random weights, made in this process in a second."""
+"""A run directory with a checkpoint of random weights, made in this process in a moment."""
 
 from __future__ import annotations
 
@@ -13,24 +13,21 @@ from mlm.checkpoint.state import TrainingState
 from mlm.config.compose import compose
 from mlm.config.store import save_config
 from mlm.data.prepared import PreparedData
-from mlm.data.tokenizers import Gpt2Tokenizer
+from mlm.data.tokenizers import ByteTokenizer, Gpt2Tokenizer
 from mlm.models.registry import build_model
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
 
-MODEL = (
-    "model=gpt2_tiny",
-    "model.seq_length=128",
-    "model.vocab_size=50257",
-    "model.padded_vocab_size=50304",
-    # Large enough for every weight to matter in what the model says.
-    "model.init_std=0.2",
-)
+GPT2 = ("tokenizer=gpt2", "model.vocab_size=50257", "model.padded_vocab_size=50304")
 
 
-def write_run(run_dir: Path) -> Path:
-    """What a run with GPT-2's tokenizer leaves of itself for those who use its model; returns run_dir."""
-    config = compose([*MODEL, "tokenizer=gpt2"])
+def write_run(run_dir: Path, *overrides: str) -> Path:
+    """What a run leaves of itself for those who use its model; returns run_dir.
+
+    overrides: tokenizer=gpt2 with what goes with it (GPT2), else bytes.
+    """
+    # init_std: large enough for every weight to matter in what the model says.
+    config = compose(["model=gpt2_tiny", "model.seq_length=128", "model.init_std=0.2", *overrides])
     mesh, device = Mesh.single(), torch.device("cpu")
     model = build_model(
         config.model, tp=mesh.tp, rng=RngStreams(7, mesh, device), seed=7, dtype=torch.float32
@@ -44,7 +41,7 @@ def write_run(run_dir: Path) -> Path:
         source="a test",
         embedded=False,
         datasets=(),
-        tokenizer=Gpt2Tokenizer().describe(),
+        tokenizer=(Gpt2Tokenizer() if "tokenizer=gpt2" in overrides else ByteTokenizer()).describe(),
         seq_length=config.model.seq_length,
         fingerprint="",
         ln_vocab=0.0,
