@@ -93,7 +93,8 @@ class TokenizerConfig:
     """gpt2, sentencepiece, char, byte, wordpiece or hf."""
     path: str | None = None
     """SentencePiece's .model, a folder of vocab.json and merges.txt (gpt2), a vocab.txt (wordpiece) or a
-    tokenizer.json (hf); null: gpt2's shipped pair, or a SentencePiece model trained at first use, cached."""
+    tokenizer.json (hf); null: the shipped files of GPT-2 or BERT (uncased), or a SentencePiece model trained
+    at first use, cached."""
     vocab_size: int | None = None
     """Pieces to train; null: model.vocab_size. Only for kind=sentencepiece without a path."""
 
