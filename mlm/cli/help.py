@@ -91,6 +91,33 @@ keys:
 exit codes: 0 a report was written, 2 refused
 """
 """The help of mlm-report."""
+HARNESS = """\
+usage: mlm-harness checkpoint=RUN_DIR [KEY=VALUE ...] --tasks TASK[,TASK ...] [OPTION of lm_eval ...]
+       mlm-harness ls tasks
+
+Run any task of lm-evaluation-harness on a checkpoint of ours, tensor-parallel where tp is above 1. This is
+lm_eval's own command line with a model `mlm` in it: leading KEY=VALUE words are --model_args of that model,
+everything from the first option on is lm_eval's (`lm_eval run --help`). Needs `pip install 'mlm[harness]'`.
+
+examples:
+  mlm-harness checkpoint=runs/first --tasks lambada_openai
+  mlm-harness checkpoint=runs/first/checkpoints/step_1000 tp=2 --tasks wikitext,hellaswag --limit 100
+  mlm-harness checkpoint=runs/first --tasks my_task --include_path my_tasks --output_path results
+
+keys:
+  checkpoint=DIR               a run's directory (its newest checkpoint) or one of its checkpoints/step_N
+  tp=N, dp=N                   over how many processes the model is split, and how many copies share the work
+  precision=NAME               fp32 (default), bf16, fp16 or auto
+  device=NAME                  auto (default), cpu or cuda; threads=N: of each process on CPU
+  batch_tokens=N               tokens of one forward pass; lm_eval's --batch_size has no say
+  max_length=N                 tokens read at once, up to the model's context
+  max_gen_toks=N               new tokens of requests that do not say; 256
+  prefix_token_id=N            what stands before a text; the tokenizer's end-of-text token
+  seed=N                       of requests that sample; 0
+
+exit codes: 0 finished, 1 a worker failed, 2 refused
+"""
+"""The help of mlm-harness."""
 _CONCLUSION = """\
 
 Own options: put YAML files into DIR/GROUP/NAME.yaml and give --config-dir DIR.
