@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mlm.models.blocked_attention import blocked_causal_attention
+from mlm.models.cache import LayerCache
 from mlm.parallel.linear import ColumnParallelLinear, RowParallelLinear
 from mlm.parallel.mesh import Axis
 from mlm.parallel.rng import RngStreams
@@ -19,7 +20,8 @@ class SelfAttention(nn.Module):
     output projection B is split by rows, so that g sums the heads' contributions: one all-reduce forward,
     one (f) backward.
 
-    first_key: position of the first key that each query attends to, where it is not 0.
+    first_key: position of the first key that each query attends to, where it is not 0. cache: where keys and
+    values are kept while text is generated, and those of the tokens before x are found.
 
     Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks; first_key [batch, seq].
     Parameters: qkv weight [3*hidden/tp, hidden] and bias, projection weight [hidden, hidden/tp] and bias.
@@ -52,12 +54,17 @@ class SelfAttention(nn.Module):
             hidden_size, hidden_size, tp=tp, init_std=projection_init_std, bias=bias, dtype=dtype
         )
 
-    def forward(self, x: Tensor, first_key: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, first_key: Tensor | None = None, cache: LayerCache | None = None
+    ) -> Tensor:
         batch, seq, _ = x.shape
         qkv = self.qkv(x)  # [batch, seq, heads/tp * 3 * head_dim]
         qkv = qkv.view(batch, seq, -1, 3, self.head_dim)  # [batch, seq, heads/tp, 3, head_dim]
         q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # 3 x [batch, heads/tp, seq, head_dim]
-        y = self._attend(q, k, v, first_key)  # [batch, heads/tp, seq, head_dim]
+        if cache is None:
+            y = self._attend(q, k, v, first_key)  # [batch, heads/tp, seq, head_dim]
+        else:
+            y = cache.attend(q, k, v, lambda q, k, v: self._attend(q, k, v, first_key))
         return self.projection(y.transpose(1, 2).reshape(batch, seq, -1))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, first_key: Tensor | None) -> Tensor:

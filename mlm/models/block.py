@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mlm.models.attention import SelfAttention
+from mlm.models.cache import LayerCache
 from mlm.models.mlp import Mlp
 from mlm.parallel.norm import LayerNorm
 
@@ -18,7 +19,7 @@ class Block(nn.Module):
 
     Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks; with at [n], numbers of
     positions in the flattened [batch * seq], [n, hidden]: only these go through the MLP. first_key
-    [batch, seq]: as in SelfAttention.
+    [batch, seq] and cache: as in SelfAttention.
     """
 
     def __init__(
@@ -36,8 +37,14 @@ class Block(nn.Module):
         self.mlp = mlp
         self.dropout = dropout
 
-    def forward(self, x: Tensor, at: Tensor | None = None, first_key: Tensor | None = None) -> Tensor:
-        attended = self.attention(self.attention_norm(x), first_key)
+    def forward(
+        self,
+        x: Tensor,
+        at: Tensor | None = None,
+        first_key: Tensor | None = None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        attended = self.attention(self.attention_norm(x), first_key, cache)
         x = x + F.dropout(attended, self.dropout, self.training)
         if at is not None:
             x = x.flatten(0, 1)[at]  # [n, hidden]

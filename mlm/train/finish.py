@@ -7,8 +7,6 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from mlm.data.reading import prompt_ids
 from mlm.errors import CheckpointError
 from mlm.files import write_whole
@@ -87,22 +85,23 @@ def leave_resumable(trainer: Trainer) -> None:
 
 def _sample_text(run: Run) -> str:
     from mlm.data.tokenizers import load_tokenizer
-    from mlm.generate.sample import sample
+    from mlm.generate.engine import Engine, Limits, Text
+    from mlm.generate.sampling import Sampling
 
     tokenizer = load_tokenizer(run.data.tokenizer, run.run_dir)
-    prompt = torch.from_numpy(prompt_ids(run.data)).to(run.device)
-    with run.autocast():
-        ids = sample(
-            run.model,
-            prompt,
-            new_tokens=run.config.train.sample_tokens,
-            seq_length=run.config.model.seq_length,
-            vocab_size=min(run.config.model.vocab_size, tokenizer.vocab_size),
-            tp=run.mesh.tp,
-            temperature=SAMPLE_TEMPERATURE,
-            seed=run.config.seed,
-        )
-    return tokenizer.decode(ids.tolist())
+    engine = Engine(
+        model=run.model,
+        seq_length=run.config.model.seq_length,
+        vocab_size=min(run.config.model.vocab_size, tokenizer.vocab_size),
+        tp=run.mesh.tp,
+        device=run.device,
+        autocast=run.autocast,
+    )
+    # Through ends of documents, so that a sample has its length.
+    limits = Limits(new_tokens=run.config.train.sample_tokens, slides=True)
+    sampling = Sampling(temperature=SAMPLE_TEMPERATURE, seed=run.config.seed)
+    (text,) = engine.run([Text(prompt_ids(run.data).tolist())], sampling, limits)
+    return tokenizer.decode(text.ids)
 
 
 def _sum_up(
