@@ -1,4 +1,4 @@
-"""Texts continued token by token, several at a time: prompts first, then each token from kept keys and values."""
+"""Texts continued token by token, several at a time: whole prompts first, then one token of each."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Engine:
     autocast: Callable[[], AbstractContextManager[object]] = nullcontext
 
     def run(self, texts: Iterable[Text], sampling: Sampling, limits: Limits) -> Iterator[Text]:
-        """Continue every text and yield each when it has ended; collective, in the same order on all tp ranks.
+        """Continue every text and yield each when it has ended; collective, in one order on all tp ranks.
 
         A text that has ended leaves its row to the next one that waits. Raises CheckpointError when the
         model's logits are no numbers.

@@ -13,9 +13,9 @@ from mlm.errors import CheckpointError
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How tokens are drawn: softmax(logits / temperature), of the top_k likeliest, of these the top_p nucleus.
+    """How tokens are drawn: by softmax(logits / temperature), from the top_k likeliest, of these from top_p.
 
-    temperature: 0 takes the likeliest token, the lowest id of equals. top_k, top_p: None leaves all tokens in.
+    temperature: 0 takes the likeliest token, the lowest id of equals. top_k, top_p: None leaves all in.
     top_p: the smallest set of likeliest tokens, at least one, whose share of what top_k left reaches it.
     """
 

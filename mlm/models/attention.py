@@ -54,9 +54,7 @@ class SelfAttention(nn.Module):
             hidden_size, hidden_size, tp=tp, init_std=projection_init_std, bias=bias, dtype=dtype
         )
 
-    def forward(
-        self, x: Tensor, first_key: Tensor | None = None, cache: LayerCache | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, first_key: Tensor | None = None, cache: LayerCache | None = None) -> Tensor:
         batch, seq, _ = x.shape
         qkv = self.qkv(x)  # [batch, seq, heads/tp * 3 * head_dim]
         qkv = qkv.view(batch, seq, -1, 3, self.head_dim)  # [batch, seq, heads/tp, 3, head_dim]

@@ -26,7 +26,7 @@ class KeyValueCache:
         self._layers = [_Kept(rows, capacity) for _ in range(layers)]
 
     def filled(self, rows: Sequence[int]) -> list[LayerCache]:
-        """For the forward pass of whole prompts, ids [len(rows), seq]: where each layer keeps what it computes."""
+        """For the forward pass of whole prompts, ids [len(rows), seq]: one a layer, to keep it in."""
         return [_Filling(kept, list(rows)) for kept in self._layers]
 
     def extended(self, lengths: Sequence[int]) -> list[LayerCache]:

@@ -132,7 +132,8 @@ class Gpt2(nn.Module):
         """
         x = self.embedding(ids, positions)  # [batch, seq, hidden]
         *most, last = self.layers
-        *caches_of_most, cache_of_last = caches or [None] * len(self.layers)
+        of_layers: Sequence[LayerCache | None] = caches or [None] * len(self.layers)
+        *caches_of_most, cache_of_last = of_layers
         for layer, cache in zip(most, caches_of_most, strict=True):
             x = layer(x, first_key=first_key, cache=cache)
         return self.final_norm(last(x, at, first_key, cache_of_last))
