@@ -60,10 +60,12 @@ class Continuation:
 
     def _take(self, new: str) -> None:
         pending = self._held + new
-        places = [at for at in (pending.find(stop) for stop in self._stop) if at >= 0]
-        if places:
+        places = [(pending.find(stop), len(stop)) for stop in self._stop]
+        complete = [(at + size, at) for at, size in places if at >= 0]
+        if complete:
+            # The first to be complete, as if characters came one by one: tokens make no difference.
             self._has_stopped = True
-            self._give(pending[: min(places)])
+            self._give(pending[: min(complete)[1]])
             return
         keep = max((_overlap(pending, stop) for stop in self._stop), default=0)
         self._held = pending[len(pending) - keep :]

@@ -127,7 +127,8 @@ class _Run:
         while self.waiting or self.active:
             while self.waiting and len(self.active) < self.engine.rows:
                 text = self.waiting.popleft()
-                self.active.append(_Row(text, self.sampling.stream(text.prompt, text.sample)))
+                stream = self.sampling.stream(text.prompt, text.sample, text.ids)
+                self.active.append(_Row(text, stream))
             yield from self._advance()
 
     @torch.inference_mode()

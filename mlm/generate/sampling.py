@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,9 +29,14 @@ class Sampling:
     def is_greedy(self) -> bool:
         return self.temperature == 0
 
-    def stream(self, prompt: int, sample: int) -> Stream:
-        """The random numbers of a prompt's sample, by their numbers: the same in any batch and at any tp."""
-        return Stream(self.seed, prompt, sample)
+    def stream(self, prompt: int, sample: int, ids: Sequence[int] = ()) -> Stream:
+        """The random numbers of a prompt's sample: the same in any batch and at any tp.
+
+        prompt, sample: their numbers. ids: the prompt's own. Under equal noise the texts of two prompts would
+        resemble each other.
+        """
+        of_prompt = hashlib.sha256(np.asarray(ids, dtype="<i8").tobytes()).hexdigest()
+        return Stream(f"{self.seed} {prompt} {sample} {of_prompt}")
 
     def choose(self, logits: NDArray[np.float64], stream: Stream, step: int) -> int:
         """The id of the text's token number `step`. Shapes: logits [vocab], real ids only.
@@ -76,19 +82,17 @@ def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Stream:
-    """Random numbers of sample number `sample` of prompt number `prompt`: pure functions of step and id."""
+    """Random numbers of one text: pure functions of its name, the step and the token's id."""
 
-    seed: int
-    prompt: int
-    sample: int
+    name: str
 
     def uniform(self, step: int, ids: NDArray[np.int64]) -> NDArray[np.float64]:
         """A number strictly between 0 and 1 for each id at a step. Shapes: [n] -> [n].
 
         By id and not by place among the kept ones: what a filter leaves out changes no other number.
         """
-        name = f"token {step} of sample {self.sample} of prompt {self.prompt} of {self.seed}"
-        key = np.uint64(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little"))
+        digest = hashlib.sha256(f"{self.name} {step}".encode()).digest()
+        key = np.uint64(int.from_bytes(digest[:8], "little"))
         return ((_split_mix(key, ids) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
 
 

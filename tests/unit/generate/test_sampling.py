@@ -69,7 +69,7 @@ def test_temperature_0_and_equal_logits_take_the_lowest_id():
     assert Sampling(top_k=1).choose(np.array([1.0, 2.0, 2.0]), stream, 0) == 1
 
 
-def test_streams_of_prompts_samples_seeds_and_steps_have_nothing_in_common():
+def test_streams_of_prompts_samples_seeds_and_steps_are_uniform_and_have_nothing_in_common():
     ids = np.arange(2000)
     base = Sampling(seed=5)
     streams = [
@@ -78,6 +78,8 @@ def test_streams_of_prompts_samples_seeds_and_steps_have_nothing_in_common():
         base.stream(1, 0).uniform(0, ids),
         base.stream(0, 1).uniform(0, ids),
         replace(base, seed=6).stream(0, 0).uniform(0, ids),
+        base.stream(0, 0, [7]).uniform(0, ids),
+        base.stream(0, 0, [8]).uniform(0, ids),
         base.stream(0, 0).uniform(0, ids + 1),
     ]
     for number, numbers in enumerate(streams):
@@ -114,6 +116,6 @@ def test_rounding_of_the_logits_changes_almost_no_draw():
 @pytest.mark.parametrize("bad", [[np.nan, 1.0], [np.inf, 1.0], [-np.inf, -np.inf]])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_logits_that_are_no_numbers_are_an_error(bad, temperature):
+    sampling = Sampling(temperature=temperature)
     with pytest.raises(CheckpointError, match="not finite"):
-        sampling = Sampling(temperature=temperature)
         sampling.choose(np.array(bad), sampling.stream(0, 0), 0)
