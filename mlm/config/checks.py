@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
 from typing import Any
 
@@ -11,14 +11,15 @@ from mlm.config.names import alternatives, nearest
 from mlm.config.profiled_steps import profile_problems
 from mlm.config.ranges import EVAL_RANGES, GENERATE_RANGES, RANGES, Range
 from mlm.config.resolve import resolved
-from mlm.config.schema import EvalConfig, GenerateConfig, LaunchConfig, TrainConfig
+from mlm.config.schema import EvalConfig, GenerateConfig, LaunchConfig, LayerNormPlacement, TrainConfig
 from mlm.config.slurm_options import slurm_problems
 from mlm.errors import Problem
 
 __all__ = ["check", "check_evaluation", "check_generation", "resolved"]
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "model.architecture": ("gpt2",),
+    "model.architecture": ("gpt2", "bert"),
+    "objective.name": ("next_token", "masked_lm"),
     "tokenizer.kind": ("gpt2", "sentencepiece", "char", "byte", "wordpiece", "hf"),
     "precision.name": ("auto", "fp32", "bf16", "fp16"),
     "precision.matmul": ("auto", "highest", "medium"),
@@ -41,6 +42,10 @@ def check(config: TrainConfig) -> list[Problem]:
     def usable(*keys: str) -> bool:
         return not bad.intersection(keys)
 
+    if usable("model.architecture", "objective.name", "model.segments"):
+        problems += _form(config)
+    if usable("objective.mask_share", "objective.random_share"):
+        problems += _replacements(config)
     if usable("pp") and config.pp != 1:
         problems.append(Problem(f"pp={config.pp}", "pipeline parallelism is not built yet", "use pp=1"))
     if usable("model.hidden_size", "model.num_heads"):
@@ -153,6 +158,40 @@ def single_values(
             problems.append(Problem(f"{key}={value}", f"is not {alternatives(NAMES[key])}", remedy))
             bad.add(key)
     return problems, bad
+
+
+_OBJECTIVES = {"gpt2": ("next_token",), "bert": ("masked_lm",)}
+"""model.architecture -> what it can be trained for."""
+
+
+def _form(config: TrainConfig) -> Iterator[Problem]:
+    """What the architecture does not have, or cannot be without."""
+    model, name = config.model, config.objective.name
+    possible = _OBJECTIVES[model.architecture]
+    if name not in possible:
+        wrong = f"is not what model.architecture={model.architecture} is trained for"
+        remedy = f"use objective={alternatives(possible)}, or another model"
+        yield Problem(f"objective.name={name}", wrong, remedy)
+    if model.architecture == "gpt2":
+        if model.layernorm is LayerNormPlacement.post:
+            yield Problem("model.layernorm=post", "is for bert; gpt2 has it at the input", "use pre")
+        if model.segments:
+            yield Problem(f"model.segments={model.segments}", "is for bert; gpt2 has none", "use 0")
+    else:
+        if model.segments < 2:
+            wrong = "is too few to tell the two segments of a sample apart"
+            yield Problem(f"model.segments={model.segments}", wrong, "use model.segments=2")
+        if not model.tie_embeddings:
+            wrong = "is not possible with bert, whose decoder is the embedding table"
+            yield Problem("model.tie_embeddings=false", wrong, "use model.tie_embeddings=true")
+
+
+def _replacements(config: TrainConfig) -> list[Problem]:
+    mask, random = config.objective.mask_share, config.objective.random_share
+    if mask + random <= 1:
+        return []
+    wrong = f"and objective.random_share={random:g} are more than 1 together"
+    return [Problem(f"objective.mask_share={mask:g}", wrong, f"use objective.random_share={1 - mask:g}")]
 
 
 def _heads_divide_hidden(config: TrainConfig) -> list[Problem]:

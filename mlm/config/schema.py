@@ -16,6 +16,13 @@ class Gelu(Enum):
     erf = "erf"
 
 
+class LayerNormPlacement(Enum):
+    """Where a layer's LayerNorms stand: at the input of each sub-layer, or after its residual addition."""
+
+    pre = "pre"
+    post = "post"
+
+
 @dataclass(kw_only=True)
 class ModelConfig:
     """Shape of the transformer; the numbers alone determine the parameter count."""
@@ -44,6 +51,10 @@ class ModelConfig:
     """Biases on linear layers and LayerNorms."""
     gelu: Gelu = Gelu.tanh
     """tanh or erf."""
+    layernorm: LayerNormPlacement = LayerNormPlacement.pre
+    """pre: at the input of each sub-layer; post: after its residual addition (bert; section 5.3)."""
+    segments: int = 0
+    """Rows of the table that tells apart the texts of a pair; 2 for bert, 0 for none."""
     layernorm_eps: float = 1e-5
     """Added to the variance in LayerNorm."""
     dropout: float = 0.1
@@ -52,6 +63,22 @@ class ModelConfig:
     """On attention probabilities (section 4.2)."""
     init_std: float = 0.02
     """Standard deviation of weights; before a residual addition it is divided by sqrt(2N) (section 4.2)."""
+
+
+@dataclass(kw_only=True)
+class ObjectiveConfig:
+    """What the model is trained to do."""
+
+    name: str = "next_token"
+    """next_token (gpt2), or masked_lm: BERT's masked tokens and the order of two segments (section 4.3)."""
+    mask_rate: float = 0.15
+    """Share of a sample's tokens that masked_lm predicts."""
+    max_ngram: int = 3
+    """Longest run of whole words masked at once: n up to this, drawn in proportion to 1/n (section 4.3)."""
+    mask_share: float = 0.8
+    """Of the predicted tokens, the share that [MASK] stands in for."""
+    random_share: float = 0.1
+    """The share replaced by a random token; the others stay as they are."""
 
 
 @dataclass(kw_only=True)
@@ -273,6 +300,7 @@ class TrainConfig:
     parallel: ParallelConfig
     launch: LaunchConfig
     logger: LoggerConfig
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     train: TrainLoopConfig = field(default_factory=TrainLoopConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     eval: EvalDuringTrainingConfig = field(default_factory=EvalDuringTrainingConfig)

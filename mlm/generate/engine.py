@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from mlm.generate.sampling import Sampling, Stream, not_finite
 from mlm.models.cache import KeyValueCache, LayerCache
 from mlm.parallel.collectives import all_gathered
+from mlm.parallel.cross_entropy import vocab_parallel_argmax
 from mlm.parallel.mesh import Axis
-from mlm.parallel.scoring import vocab_parallel_argmax
 
 PREFILL_TOKENS = 4096
 """Tokens, padding included, of one forward pass of prompts: bounds the memory that long prompts take."""
