@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from mlm.config.checks import check, check_evaluation
+from mlm.config.checks import check, check_evaluation, check_generation
 from mlm.config.fields import C
-from mlm.config.schema import EvalConfig, ModelConfig, TokenizerConfig, TrainConfig
+from mlm.config.schema import EvalConfig, GenerateConfig, ModelConfig, TokenizerConfig, TrainConfig
 from mlm.errors import Problem
 
 
@@ -50,3 +50,10 @@ TRAIN = Spec(
     ),
 )
 EVAL = Spec("mlm-eval", "eval", EvalConfig, check_evaluation, ("checkpoint", "task_paths", "out"))
+GENERATE = Spec(
+    "mlm-generate",
+    "generate",
+    GenerateConfig,
+    check_generation,
+    ("checkpoint", "prompts", "out"),
+)
