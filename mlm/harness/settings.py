@@ -17,10 +17,10 @@ from mlm.errors import ConfigError, Problem
 from mlm.eval.checks import read_checkpoint
 from mlm.eval.locate import Checkpoint, tp_problems
 from mlm.generate.checks import WRITERS
+from mlm.launch.checkpoint_checks import sentences
 from mlm.launch.fit import weight_problems
 from mlm.launch.machine import Machine, detect_machine
 from mlm.launch.preflight import Launch, place
-from mlm.launch.resume_checks import sentences
 from mlm.launch.step import find_step
 
 MAX_GEN_TOKS = 256

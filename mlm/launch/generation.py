@@ -18,12 +18,12 @@ from mlm.files import write_whole
 from mlm.generate import checks
 from mlm.generate.prompts import read_prompts
 from mlm.launch import rundir
+from mlm.launch.checkpoint_checks import sentences
 from mlm.launch.command import Command, Say
 from mlm.launch.fit import gib, weight_problems
 from mlm.launch.machine import Machine
 from mlm.launch.plan_text import command_lines, machine_rows, plan_console, print_table, process_rows
 from mlm.launch.preflight import Launch, place
-from mlm.launch.resume_checks import sentences
 from mlm.plan.memory import cache_bytes
 from mlm.plan.parameters import count_parameters
 

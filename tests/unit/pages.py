@@ -22,7 +22,9 @@ from mlm.cli.data.main import DATA
 from mlm.cli.subcommands import Family
 from mlm.config.checks import check
 from mlm.config.command import EVAL
+from mlm.config.command import TRAIN as CONFIGURED
 from mlm.config.compose import compose
+from mlm.config.schema import ModelConfig, TokenizerConfig
 from mlm.errors import ConfigError, Problem
 from mlm.eval import checks as names
 from mlm.harness.settings import typed_arguments
@@ -197,7 +199,7 @@ def train_problems(words: list[str], processes: int | None = None) -> list[Probl
         return [*given.problems, *sweep.problems]
     given.refuse_sweeps(can_sweep=True)
     try:
-        config = compose(given.overrides, given.config_dirs)
+        config = compose(given.overrides, given.config_dirs, _TRAIN)
     except ConfigError as error:
         return [*given.problems, *error.problems]
     if processes is not None:
@@ -206,6 +208,15 @@ def train_problems(words: list[str], processes: int | None = None) -> list[Probl
         assert config.dp in (None, dp), f"{processes} processes are not tp={config.tp} x dp={config.dp}"
         config = dataclasses.replace(config, dp=dp)
     return [*given.problems, *check(config)]
+
+
+def _as_if_there(path: str, allow_pickle: bool) -> tuple[ModelConfig, TokenizerConfig]:
+    """Model and tokenizer of weights that a page names; whether files are there depends on the machine."""
+    config = compose([f"model={'bert_110m' if 'bert' in path else 'gpt2_124m'}"])
+    return config.model, config.tokenizer
+
+
+_TRAIN = dataclasses.replace(CONFIGURED, from_checkpoint=_as_if_there)
 
 
 def eval_problems(words: list[str], processes: int | None = None) -> list[Problem]:
