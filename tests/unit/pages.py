@@ -159,7 +159,11 @@ def _verify_simple(words: list[str], command: Command) -> None:
 
         given = parse_args(rest)
         processes = int(given.nnodes.split(":")[0]) * int(given.nproc_per_node)
-        problems = {"mlm.cli.train": train_problems, "mlm.cli.eval": eval_problems, "mlm.cli.generate": generate_problems}
+        problems = {
+            "mlm.cli.train": train_problems,
+            "mlm.cli.eval": eval_problems,
+            "mlm.cli.generate": generate_problems,
+        }
         assert given.module, command.where
         assert given.training_script in problems, command.where
         assert not problems[given.training_script](given.training_script_args, processes), command.where
