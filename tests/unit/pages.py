@@ -21,7 +21,7 @@ from mlm.cli.convert.main import CONVERT
 from mlm.cli.data.main import DATA
 from mlm.cli.subcommands import Family
 from mlm.config.checks import check
-from mlm.config.command import EVAL
+from mlm.config.command import EVAL, GENERATE
 from mlm.config.command import TRAIN as CONFIGURED
 from mlm.config.compose import compose
 from mlm.config.schema import ModelConfig, TokenizerConfig
@@ -144,6 +144,9 @@ def _verify_simple(words: list[str], command: Command) -> None:
     elif name == "mlm-eval":
         found = eval_problems(rest)
         assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
+    elif name == "mlm-generate":
+        found = generate_problems(rest)
+        assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
     elif name == "mlm-data":
         said = parser_problem(DATA, rest)
         assert bool(said) == command.is_refused, f"{command.where}: {said}"
@@ -162,7 +165,11 @@ def _verify_simple(words: list[str], command: Command) -> None:
 
         given = parse_args(rest)
         processes = int(given.nnodes.split(":")[0]) * int(given.nproc_per_node)
-        problems = {"mlm.cli.train": train_problems, "mlm.cli.eval": eval_problems}
+        problems = {
+            "mlm.cli.train": train_problems,
+            "mlm.cli.eval": eval_problems,
+            "mlm.cli.generate": generate_problems,
+        }
         assert given.module, command.where
         assert given.training_script in problems, command.where
         assert not problems[given.training_script](given.training_script_args, processes), command.where
@@ -248,6 +255,22 @@ def harness_problems(words: list[str]) -> list[Problem]:
     _, found = typed_arguments(typed)
     missing = [key for key, there in (("checkpoint", typed), ("--tasks", options)) if key not in there]
     return [*found, *(Problem(key, "is not set", "give it") for key in missing)]
+
+
+def generate_problems(words: list[str], processes: int | None = None) -> list[Problem]:
+    """What mlm-generate has against its arguments, the machine and files left aside."""
+    given = arguments.parse(words)
+    if given.help or given.version:
+        return given.problems
+    given.refuse_sweeps(can_sweep=False)
+    try:
+        config = compose(given.overrides, given.config_dirs, GENERATE)
+    except ConfigError as error:
+        return [*given.problems, *error.problems]
+    if processes is not None:
+        assert processes == config.tp, f"{processes} processes are not tp={config.tp}"
+    found = [*given.problems, *GENERATE.check(config)]
+    return found if config.checkpoint else [*found, Problem("checkpoint", "is not set", "give it")]
 
 
 def parser_problem(command: Family, words: list[str]) -> str:
