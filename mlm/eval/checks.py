@@ -28,6 +28,10 @@ def problems(config: EvalConfig) -> list[Problem]:
             found += error.problems
         else:
             found += tp_problems(trained.model, max(1, config.tp))
+            if trained.objective.name == "masked_lm":
+                wrong = "was trained with objective=masked_lm, and no task scores masked tokens"
+                remedy = "its own validation did: valid_masked_accuracy in summary.json"
+                found.append(Problem(f"checkpoint={config.checkpoint}", wrong, remedy))
     if not config.tasks:
         found.append(Problem("tasks=[]", "names nothing to measure", f"use tasks=[{','.join(TASKS)}]"))
     return found + task_problems(config.tasks, config.task_paths)

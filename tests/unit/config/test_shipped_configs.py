@@ -53,7 +53,7 @@ def test_the_groups_and_their_options_are_these() -> None:
         "launch": ["auto", "dry_run", "join", "local", "slurm"],
         "logger": ["none", "tensorboard", "wandb"],
         "model": sorted(SHAPES),
-        "experiment": ["quickstart", "shakespeare_char"],
+        "experiment": ["bert_megatron", "bert_novels", "quickstart", "shakespeare_char"],
     }
 
 
