@@ -93,7 +93,8 @@ class TokenizerConfig:
     """gpt2, sentencepiece, char, byte, wordpiece or hf."""
     path: str | None = None
     """SentencePiece's .model, a folder of vocab.json and merges.txt (gpt2), a vocab.txt (wordpiece) or a
-    tokenizer.json (hf); null: gpt2's shipped pair, or a SentencePiece model trained at first use, cached."""
+    tokenizer.json (hf); null: the shipped files of GPT-2 or BERT (uncased), or a SentencePiece model trained
+    at first use, cached."""
     vocab_size: int | None = None
     """Pieces to train; null: model.vocab_size. Only for kind=sentencepiece without a path."""
 
@@ -329,7 +330,10 @@ class TrainConfig:
     resume: str = "never"
     """never; auto: from run_dir's newest whole checkpoint; or a run or checkpoint directory to go on from."""
     init_from: str | None = None
-    """A run or one of its checkpoints/step_N whose weights training starts from, at step 0; null: random."""
+    """Whose weights training starts from, at step 0: a run, one of its checkpoints/step_N, or a folder of
+    Hugging Face's; null: random."""
+    allow_pickle: bool = False
+    """Let init_from read .bin and .pt files that could run code: only for files that you trust."""
     sweep_dir: str | None = None
     """With -m, where all runs go; null: runs/<study>, or runs/sweep-<hash> of what was typed."""
 

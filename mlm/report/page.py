@@ -116,7 +116,7 @@ def headline(section: Section) -> list[Fact]:
         run = rows[0].point.readable[0]
         last = run.valid[-1] if run.valid else run.train[-1]
         kind = "validation" if run.valid else "training"
-        facts.append(Fact(f"{last['loss']:.4f}", f"{kind} loss, nats per token, step {last['step']:,}"))
+        facts.append(Fact(f"{last['loss']:.4f}", f"{kind} loss, {unit([run])}, step {last['step']:,}"))
         planned = run.config.train.steps
         facts.append(
             Fact(f"{run.last_step:,}", f"steps of {planned:,}" if run.last_step < planned else "steps")
