@@ -121,7 +121,7 @@ def loss(points: Sequence[Point], slug: str) -> Picture | None:
             handles.append(dotted)
             labels.append("dots: validation")
         over_step_axis(axes)
-        axes.set_ylabel(f"loss, {unit([run for _, run in shown])}")
+        axes.set_ylabel(f"loss, {loss_unit([run for _, run in shown])}")
         axes.margins(x=0.02)
         if len(shown) > 1 or any(run.valid for _, run in shown):
             figure.legend(handles, labels, loc="outside lower center", ncols=1 if len(shown) == 1 else 2)
@@ -164,15 +164,17 @@ def over_steps(point: Point, slug: str) -> Picture | None:
         return picture(figure, slug=slug, heading="Throughput over steps", caption=caption)
 
 
-def unit(runs: Sequence[Run]) -> str:
+def loss_unit(runs: Sequence[Run]) -> str:
     """Of their losses: BERT's adds that of a sample to that of a token."""
     by_token = all(run.config.objective.name == "next_token" for run in runs)
     return "nats per token" if by_token else "nats"
 
 
-def thinned(records: Sequence[Record], of: str = "loss") -> tuple[list[float], list[float], int]:
-    """Steps and values of at most MOST_POINTS points, and of how many records each is the mean."""
-    together = -(-len(records) // MOST_POINTS)
+def thinned(
+    records: Sequence[Record], of: str = "loss", most: int = MOST_POINTS
+) -> tuple[list[float], list[float], int]:
+    """Steps and values of at most `most` points, and of how many records each is the mean."""
+    together = -(-len(records) // most)
     steps, losses = [], []
     for start in range(0, len(records), together or 1):
         chunk = records[start : start + together]

@@ -7,6 +7,8 @@ from mlm.report.points import Point
 from mlm.report.style import PALETTE, WIDTH, Picture, curve, drawing, picture
 
 _MUTED = PALETTE["muted"][0]
+_POINTS = 80
+"""Of a curve of training: of single steps, whose batches are small, one would see the noise alone."""
 _KINDS = {"masked_accuracy": "masked tokens", "order_accuracy": "order of segments"}
 
 
@@ -19,7 +21,7 @@ def right(point: Point, slug: str) -> Picture | None:
         longest = 0
         for number, (kind, label) in enumerate(_KINDS.items()):
             look = curve(number)
-            steps, shares, together = thinned(run.train, kind)
+            steps, shares, together = thinned(run.train, kind, _POINTS)
             longest = max(longest, together)
             axes.plot(steps, [100 * share for share in shares], linewidth=0.8, alpha=0.45, **look)
             held_out = [record for record in run.valid if record.get(kind) is not None]
