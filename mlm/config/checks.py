@@ -58,6 +58,10 @@ def check(config: TrainConfig) -> list[Problem]:
         problems += _batch(config)
     if usable("train.steps", "optim.warmup_steps", "optim.decay_steps"):
         problems += _schedule(config)
+    if usable("objective.name") and config.objective.name == "masked_lm" and config.eval.tasks:
+        wrong = "score answers, and objective=masked_lm trains a model that has none"
+        where = f"eval.tasks=[{','.join(config.eval.tasks)}]"
+        problems.append(Problem(where, wrong, "leave them out; validation tells what was learned"))
     if usable("eval.interval") and config.eval.interval and not config.eval.tasks:
         wrong = "is for eval.tasks, which names none"
         remedy = "name tasks as eval.tasks=[lambada], or use eval.interval=0"

@@ -32,7 +32,12 @@ def checkpoint_problems(path: str | None, tp: int) -> list[Problem]:
         _, trained = read_checkpoint(path)
     except ConfigError as error:
         return error.problems
-    return tp_problems(trained.model, max(1, tp))
+    found = tp_problems(trained.model, max(1, tp))
+    if trained.objective.name == "masked_lm":
+        wrong = "was trained with objective=masked_lm, and no task scores masked tokens"
+        remedy = "its own validation did: valid_masked_accuracy in summary.json"
+        found.append(Problem(f"checkpoint={path}", wrong, remedy))
+    return found
 
 
 def read_checkpoint(path: str) -> tuple[Checkpoint, TrainConfig]:
