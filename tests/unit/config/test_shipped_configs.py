@@ -145,7 +145,7 @@ def test_the_papers_bert_is_section_4_3() -> None:
 
 @pytest.mark.parametrize("group", ["tokenizer", "precision", "launch", "logger", "data"])
 def test_every_other_option_composes(group: str) -> None:
-    # What stands for another's choice is nothing without it.
+    # from_checkpoint stands for what is in a checkpoint: tests/unit/launch/test_initial_weights.py.
     for option in (o for o in GROUPS[group].options if o.name != "from_checkpoint"):
         needs = {"indexed": ["data.path=/x"], "blend": ["data.blend=[{weight: 1, path: /x}]"]}
         assert check(compose([f"{group}={option.name}", *needs.get(option.name, [])])) == []
