@@ -98,6 +98,7 @@ def _rank(rank: int, args: argparse.Namespace, world_size: int, folder: str, que
     from mlm.parallel.device import autocast_for, peak_memory_bytes, set_matmul_precision
     from mlm.parallel.mesh import Mesh, build_mesh
     from mlm.parallel.rng import RngStreams
+    from mlm.train.objectives.next_token import TokenBatch
     from mlm.train.step import train_step
 
     torch.set_num_threads(args.threads)
@@ -125,13 +126,12 @@ def _rank(rank: int, args: argparse.Namespace, world_size: int, folder: str, que
     def steps(count: int) -> None:
         nonlocal loss
         for _ in range(count):
-            loss, _ = train_step(
+            loss, *_ = train_step(
                 replica,
                 optimizer,
-                [ids],
+                [TokenBatch(ids, args.batch * seq)],
                 lr=1e-4,
                 clip_grad_norm=1.0,
-                global_batch_tokens=args.batch * seq,
                 mesh=mesh,
                 autocast=autocast_for(precision, device),
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import gcd
 from typing import Any
 
@@ -11,14 +11,15 @@ from mlm.config.names import alternatives, nearest
 from mlm.config.profiled_steps import profile_problems
 from mlm.config.ranges import EVAL_RANGES, RANGES, Range
 from mlm.config.resolve import resolved
-from mlm.config.schema import EvalConfig, TrainConfig
+from mlm.config.schema import EvalConfig, LayerNormPlacement, TrainConfig
 from mlm.config.slurm_options import slurm_problems
 from mlm.errors import Problem
 
 __all__ = ["check", "check_evaluation", "resolved"]
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "model.architecture": ("gpt2",),
+    "model.architecture": ("gpt2", "bert"),
+    "objective.name": ("next_token", "masked_lm"),
     "tokenizer.kind": ("gpt2", "sentencepiece", "char", "byte", "wordpiece", "hf"),
     "precision.name": ("auto", "fp32", "bf16", "fp16"),
     "precision.matmul": ("auto", "highest", "medium"),
@@ -41,6 +42,10 @@ def check(config: TrainConfig) -> list[Problem]:
     def usable(*keys: str) -> bool:
         return not bad.intersection(keys)
 
+    if usable("model.architecture", "objective.name", "model.segments"):
+        problems += _form(config)
+    if usable("objective.mask_share", "objective.random_share"):
+        problems += _replacements(config)
     if usable("pp") and config.pp != 1:
         problems.append(Problem(f"pp={config.pp}", "pipeline parallelism is not built yet", "use pp=1"))
     if usable("model.hidden_size", "model.num_heads"):
@@ -67,7 +72,7 @@ def check(config: TrainConfig) -> list[Problem]:
     problems += _beginning(config)
     if usable("optim.lr", "optim.min_lr") and config.optim.min_lr > config.optim.lr:
         where = f"optim.min_lr={config.optim.min_lr:g}"
-        wrong = f"is above optim.lr={config.optim.lr:g}, where the cosine starts"
+        wrong = f"is above optim.lr={config.optim.lr:g}, where the decay starts"
         problems.append(Problem(where, wrong, f"use optim.min_lr={config.optim.lr / 10:g}"))
     return problems + slurm_problems(config.launch)
 
@@ -111,6 +116,40 @@ def single_values(
             problems.append(Problem(f"{key}={value}", f"is not {alternatives(NAMES[key])}", remedy))
             bad.add(key)
     return problems, bad
+
+
+_OBJECTIVES = {"gpt2": ("next_token",), "bert": ("masked_lm",)}
+"""model.architecture -> what it can be trained for."""
+
+
+def _form(config: TrainConfig) -> Iterator[Problem]:
+    """What the architecture does not have, or cannot be without."""
+    model, name = config.model, config.objective.name
+    possible = _OBJECTIVES[model.architecture]
+    if name not in possible:
+        wrong = f"is not what model.architecture={model.architecture} is trained for"
+        remedy = f"use objective={alternatives(possible)}, or another model"
+        yield Problem(f"objective.name={name}", wrong, remedy)
+    if model.architecture == "gpt2":
+        if model.layernorm is LayerNormPlacement.post:
+            yield Problem("model.layernorm=post", "is for bert; gpt2 has it at the input", "use pre")
+        if model.segments:
+            yield Problem(f"model.segments={model.segments}", "is for bert; gpt2 has none", "use 0")
+    else:
+        if model.segments < 2:
+            wrong = "is too few to tell the two segments of a sample apart"
+            yield Problem(f"model.segments={model.segments}", wrong, "use model.segments=2")
+        if not model.tie_embeddings:
+            wrong = "is not possible with bert, whose decoder is the embedding table"
+            yield Problem("model.tie_embeddings=false", wrong, "use model.tie_embeddings=true")
+
+
+def _replacements(config: TrainConfig) -> list[Problem]:
+    mask, random = config.objective.mask_share, config.objective.random_share
+    if mask + random <= 1:
+        return []
+    wrong = f"and objective.random_share={random:g} are more than 1 together"
+    return [Problem(f"objective.mask_share={mask:g}", wrong, f"use objective.random_share={1 - mask:g}")]
 
 
 def _heads_divide_hidden(config: TrainConfig) -> list[Problem]:
@@ -176,7 +215,7 @@ def _schedule(config: TrainConfig) -> list[Problem]:
     if optim.warmup_steps < end or optim.warmup_steps == 0:
         return []
     of = f"train.steps={steps}" if optim.decay_steps is None else f"optim.decay_steps={end}"
-    wrong = f"leaves no step for the cosine, which ends at {of}"
+    wrong = f"leaves no step for the decay, which ends at {of}"
     # The paper warms up over a hundredth of its steps; of very few steps one is still better than none.
     shorter = f"use optim.warmup_steps={max(end // 100, min(1, end - 1))}"
     longer = f", or optim.decay_steps={100 * optim.warmup_steps} to run the start of a longer schedule"

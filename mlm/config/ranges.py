@@ -42,6 +42,8 @@ COUNT_OR_NONE = Range(0, 2**40)
 POSITIVE = Range(0, open_low=True)
 NOT_NEGATIVE = Range(0)
 FRACTION = Range(0, 1)
+OPEN_FRACTION = Range(0, 1, open_low=True)
+SHARE = Range(0, math.nextafter(1, 2))
 
 RANGES: dict[str, Range] = {
     "model.num_layers": COUNT,
@@ -54,7 +56,12 @@ RANGES: dict[str, Range] = {
     "model.layernorm_eps": POSITIVE,
     "model.dropout": FRACTION,
     "model.attention_dropout": FRACTION,
+    "model.segments": COUNT_OR_NONE,
     "model.init_std": NOT_NEGATIVE,  # 0 gives a loss of exactly ln(vocab_size), a useful check
+    "objective.mask_rate": OPEN_FRACTION,
+    "objective.max_ngram": COUNT,
+    "objective.mask_share": SHARE,
+    "objective.random_share": SHARE,
     "tokenizer.vocab_size": COUNT,
     "optim.lr": POSITIVE,
     "optim.min_lr": NOT_NEGATIVE,

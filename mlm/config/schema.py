@@ -13,6 +13,20 @@ class Gelu(Enum):
     erf = "erf"
 
 
+class LayerNormPlacement(Enum):
+    """Where a layer's LayerNorms stand: at the input of each sub-layer, or after its residual addition."""
+
+    pre = "pre"
+    post = "post"
+
+
+class Decay(Enum):
+    """How the learning rate falls once it is warm: by half a cosine (GPT-2) or a straight line (BERT)."""
+
+    cosine = "cosine"
+    linear = "linear"
+
+
 @dataclass(kw_only=True)
 class ModelConfig:
     """Shape of the transformer; the numbers alone determine the parameter count."""
@@ -41,6 +55,10 @@ class ModelConfig:
     """Biases on linear layers and LayerNorms."""
     gelu: Gelu = Gelu.tanh
     """tanh or erf."""
+    layernorm: LayerNormPlacement = LayerNormPlacement.pre
+    """pre: at the input of each sub-layer; post: after its residual addition (bert; section 5.3)."""
+    segments: int = 0
+    """Rows of the table that tells apart the texts of a pair; 2 for bert, 0 for none."""
     layernorm_eps: float = 1e-5
     """Added to the variance in LayerNorm."""
     dropout: float = 0.1
@@ -49,6 +67,22 @@ class ModelConfig:
     """On attention probabilities (section 4.2)."""
     init_std: float = 0.02
     """Standard deviation of weights; before a residual addition it is divided by sqrt(2N) (section 4.2)."""
+
+
+@dataclass(kw_only=True)
+class ObjectiveConfig:
+    """What the model is trained to do."""
+
+    name: str = "next_token"
+    """next_token (gpt2), or masked_lm: BERT's masked tokens and the order of two segments (section 4.3)."""
+    mask_rate: float = 0.15
+    """Share of a sample's tokens that masked_lm predicts."""
+    max_ngram: int = 3
+    """Longest run of whole words masked at once: n up to this, drawn in proportion to 1/n (section 4.3)."""
+    mask_share: float = 0.8
+    """Of the predicted tokens, the share that [MASK] stands in for."""
+    random_share: float = 0.1
+    """The share replaced by a random token; the others stay as they are."""
 
 
 @dataclass(kw_only=True)
@@ -98,7 +132,7 @@ class DataConfig:
 
 @dataclass(kw_only=True)
 class OptimConfig:
-    """AdamW, warm-up and cosine (section 4.2)."""
+    """AdamW, warm-up and decay (sections 4.2 and 4.3)."""
 
     name: str
     """Name of the recipe."""
@@ -108,8 +142,10 @@ class OptimConfig:
     """Learning rate of the last step."""
     warmup_steps: int
     """Steps of linear warm-up: step k (from 1) uses lr * k / warmup_steps (section 4.2: 3k of 300k)."""
+    decay: Decay = Decay.cosine
+    """cosine (GPT-2, section 4.2) or linear (BERT, section 4.3)."""
     decay_steps: int | None = None
-    """Step at which the cosine reaches min_lr; null: train.steps."""
+    """Step at which the decay reaches min_lr; null: train.steps."""
     beta1: float = 0.9
     """Decay of the first moment."""
     beta2: float = 0.999
@@ -270,6 +306,7 @@ class TrainConfig:
     parallel: ParallelConfig
     launch: LaunchConfig
     logger: LoggerConfig
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     train: TrainLoopConfig = field(default_factory=TrainLoopConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     eval: EvalDuringTrainingConfig = field(default_factory=EvalDuringTrainingConfig)

@@ -14,8 +14,8 @@ from mlm.corpus import engines
 from mlm.corpus.blocks import Block, Cutting
 from mlm.corpus.inputs import Source
 from mlm.corpus.records import Flaw, read_records
-from mlm.corpus.sentences import SentenceCounts, split_sentences
 from mlm.data.indexed import DTYPES, UINT16_BELOW
+from mlm.data.sentences import SentenceCounts, split_sentences
 from mlm.data.tokenizers import load_tokenizer
 from mlm.errors import DataError
 

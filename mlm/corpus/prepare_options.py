@@ -14,9 +14,9 @@ from mlm.corpus.blocks import MAX_DOCUMENT_BYTES, Cutting
 from mlm.corpus.encode import Recipe
 from mlm.corpus.inputs import STDIN, Found, find_sources
 from mlm.corpus.partial import last_state, partial_folder
-from mlm.corpus.sentences import MAX_SENTENCE_CHARACTERS
 from mlm.data.bad_data import BadData
 from mlm.data.indexed import bin_path, idx_path
+from mlm.data.sentences import MAX_SENTENCE_CHARACTERS
 from mlm.data.tokenizers import Tokenizer, parse_tokenizer
 from mlm.errors import ConfigError, Problem
 

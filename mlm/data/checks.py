@@ -12,10 +12,11 @@ from mlm.config.schema import DataConfig, TokenizerConfig
 from mlm.data.bad_data import BadData
 from mlm.data.cache import cache_root
 from mlm.data.dataset_checks import dataset_problems
+from mlm.data.masked_lm.checks import MASKED_LM, NEXT_TOKEN, masked_lm_problems
 from mlm.data.sources import holding_ids, is_text_run
 from mlm.data.split import split_problem
 from mlm.data.text import read_text, text_path
-from mlm.data.tokenizers import FILE_OF_KIND, KINDS
+from mlm.data.tokenizers import FILE_OF_KIND, KINDS, SHIPPED
 from mlm.data.tokenizers.configured import vocab_size_of
 from mlm.errors import Problem
 
@@ -24,12 +25,18 @@ QUICK_TEXT_BYTES = 4 << 20
 
 
 def problems(
-    data: DataConfig, tokenizer: TokenizerConfig, model_vocab_size: int, seq_length: int
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    model_vocab_size: int,
+    seq_length: int,
+    objective: str = NEXT_TOKEN,
 ) -> list[Problem]:
     """Every problem visible without encoding anything; in milliseconds, except that files must answer."""
+    of_tokenizer = [*_tokenizer_problems(data, tokenizer, model_vocab_size)]
     return [
-        *_tokenizer_problems(data, tokenizer, model_vocab_size),
-        *_data_problems(data, tokenizer, seq_length),
+        *of_tokenizer,
+        *_data_problems(data, tokenizer, seq_length, objective),
+        *(masked_lm_problems(data, tokenizer, seq_length, of_tokenizer) if objective == MASKED_LM else ()),
         *_cache_problems(data),
     ]
 
@@ -94,7 +101,7 @@ def _tokenizer_problems(
 def _file_problems(tokenizer: TokenizerConfig, model_vocab_size: int) -> Iterator[Problem]:
     """Of a kind whose file says how many tokens there are."""
     kind = tokenizer.kind
-    if tokenizer.path is None and kind != "gpt2":
+    if tokenizer.path is None and kind not in SHIPPED:
         yield Problem(
             "tokenizer.path=null", f"and a {kind} tokenizer is in a file", f"give {FILE_OF_KIND[kind]}"
         )
@@ -146,12 +153,16 @@ def _alphabet_problem(path: Path, model_vocab_size: int) -> Problem | None:
     return vocabulary_problem("the text's alphabet", characters, model_vocab_size)
 
 
-def _data_problems(data: DataConfig, tokenizer: TokenizerConfig, seq_length: int) -> Iterator[Problem]:
+def _data_problems(
+    data: DataConfig, tokenizer: TokenizerConfig, seq_length: int, objective: str
+) -> Iterator[Problem]:
     wrong_split = split_problem(data.split)
     if wrong_split:
         yield wrong_split
     if not is_text_run(data):
-        yield from dataset_problems(data, tokenizer, seq_length, split_is_sound=wrong_split is None)
+        # Whether a split has samples of masked_lm is seen when they are made.
+        split_is_sound = wrong_split is None and objective != MASKED_LM
+        yield from dataset_problems(data, tokenizer, seq_length, split_is_sound=split_is_sound)
         return
     for name in ("reset_positions", "reset_attention"):
         if getattr(data, name):

@@ -11,6 +11,7 @@ import os
 import secrets
 import struct
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -98,7 +99,10 @@ class IndexedDataset:
 
     def document_starts(self, documents: NDArray[np.int64]) -> NDArray[np.int64]:
         """document_start of each. Shapes: [n] -> [n]."""
-        sequences = self.document_index[documents]  # [n]
+        return self.sequence_starts(self.document_index[documents])
+
+    def sequence_starts(self, sequences: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Position in `tokens` of each sequence's first id; of sequence len(self), the end. Shapes: [n]."""
         inside = np.minimum(sequences, len(self) - 1)
         starts = self.pointers[inside] // self.dtype.itemsize
         return np.where(sequences == len(self), len(self.tokens), starts)
@@ -135,7 +139,7 @@ class IndexedDataset:
 
 
 class IndexedWriter:
-    """Writes PREFIX.bin and PREFIX.idx, one sequence per document; both appear only when complete.
+    """Writes PREFIX.bin and PREFIX.idx; both appear only when complete.
 
     The ids are uint16 when vocab_size is below 65,500, else int32. Use it in a `with` block: leaving it
     after an error leaves no file. Raises BadData for an id outside [0, vocab_size), an empty document,
@@ -148,6 +152,7 @@ class IndexedWriter:
         self.dtype_code = 8 if vocab_size < UINT16_BELOW else 4
         self.dtype = DTYPES[self.dtype_code]
         self._lengths = array("q")
+        self._documents = array("q", [0])
         aside = f".{self.prefix.name}.{os.getpid()}-{secrets.token_hex(4)}"
         self._aside = {suffix: self.prefix.with_name(aside + suffix) for suffix in (".bin", ".idx")}
         self._bin = open(self._aside[".bin"], "xb")  # noqa: SIM115 - closed by finish or discard
@@ -165,8 +170,17 @@ class IndexedWriter:
             self.discard()
 
     def add_document(self, ids: ArrayLike) -> None:
-        """Append one document. Shapes: [length], length from 1 to 2^31 - 1."""
-        document, where = np.asarray(ids), f"document {len(self._lengths):,} of {self.prefix}"
+        """Append one document as one sequence. Shapes: [length], length from 1 to 2^31 - 1."""
+        self.add_sentences([ids])
+
+    def add_sentences(self, sentences: Sequence[ArrayLike]) -> None:
+        """Append one document of a sequence per sentence, at least one. Shapes: as add_document, each."""
+        for sentence in sentences:
+            self._add_sequence(np.asarray(sentence))
+        self._documents.append(len(self._lengths))
+
+    def _add_sequence(self, document: NDArray[Any]) -> None:
+        where = f"document {len(self._documents) - 1:,} of {self.prefix}"
         if not 0 < len(document) < 2**31:
             raise BadData(where, f"has {len(document):,} tokens", "a document holds 1 to 2,147,483,647")
         low, high = int(document.min()), int(document.max())
@@ -189,10 +203,10 @@ class IndexedWriter:
         lengths = np.frombuffer(self._lengths, dtype=np.int64)
         pointers = np.cumsum(lengths * self.dtype.itemsize) - lengths * self.dtype.itemsize
         with open(self._aside[".idx"], "xb") as idx:
-            idx.write(HEADER.pack(MAGIC, VERSION, self.dtype_code, len(lengths), len(lengths) + 1))
+            idx.write(HEADER.pack(MAGIC, VERSION, self.dtype_code, len(lengths), len(self._documents)))
             idx.write(lengths.astype("<i4").tobytes())
             idx.write(pointers.astype("<i8").tobytes())
-            idx.write(np.arange(len(lengths) + 1, dtype="<i8").tobytes())
+            idx.write(np.frombuffer(self._documents, dtype=np.int64).astype("<i8").tobytes())
             sync(idx)
         os.replace(self._aside[".bin"], bin_path(self.prefix))
         os.replace(self._aside[".idx"], idx_path(self.prefix))

@@ -34,14 +34,14 @@ class SampleOrder:
             raise ValueError(f"sample number {int(numbers.min())} is negative")
         epoch, position = np.divmod(numbers, self.windows)
         keys = epoch_keys(epoch, "sample order", self.seed)  # [n]
-        offset = (_mix(keys + _constant(ROUNDS)) % np.uint64(self.offsets)).astype(np.int64)
+        offset = (mix(keys + _constant(ROUNDS)) % np.uint64(self.offsets)).astype(np.int64)
         return epoch, permute(position, keys, self.windows), offset
 
 
 def epoch_keys(epochs: NDArray[np.int64], purpose: str, seed: int) -> NDArray[np.uint64]:
     """A key per epoch for `permute`; those of two purposes or seeds have nothing in common. Shapes: [n]."""
     digest = hashlib.sha256(f"{purpose} {seed}".encode()).digest()
-    return _mix(_mix(epochs.astype(np.uint64)) ^ np.uint64(int.from_bytes(digest[:8], "little")))
+    return mix(mix(epochs.astype(np.uint64)) ^ np.uint64(int.from_bytes(digest[:8], "little")))
 
 
 def permute(
@@ -71,12 +71,12 @@ def _feistel(
     high_mask = np.uint64((1 << (bits // 2)) - 1)
     low, high = value & low_mask, value >> low_bits
     for number in range(0, rounds, 2):
-        low = low ^ (_mix((keys + _constant(number)) ^ high) & low_mask)
-        high = high ^ (_mix((keys + _constant(number + 1)) ^ low) & high_mask)
+        low = low ^ (mix((keys + _constant(number)) ^ high) & low_mask)
+        high = high ^ (mix((keys + _constant(number + 1)) ^ low) & high_mask)
     return (high << low_bits) | low
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of SplitMix64 (Steele, Lea and Flood, 2014): every bit in reaches every bit out."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x ^= x >> np.uint64(30)

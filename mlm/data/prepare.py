@@ -16,6 +16,8 @@ from mlm.data.cache import cache_key, cache_root, cached, sha256_file
 from mlm.data.checks import problems, vocabulary_problem
 from mlm.data.entropy import text_entropies
 from mlm.data.indexed import IndexedDataset, IndexedWriter, bin_path
+from mlm.data.masked_lm.checks import MASKED_LM, NEXT_TOKEN, ends_problems
+from mlm.data.masked_lm.prepare import sentences_of, with_chunks
 from mlm.data.prepared import PreparedData, PreparedDataset
 from mlm.data.scan import id_problems, scanned
 from mlm.data.sentencepiece_training import train
@@ -37,24 +39,35 @@ Say = Callable[[str], None]
 
 
 def prepare_data(
-    data: DataConfig, tokenizer: TokenizerConfig, model_vocab_size: int, seq_length: int, say: Say
+    data: DataConfig,
+    tokenizer: TokenizerConfig,
+    model_vocab_size: int,
+    seq_length: int,
+    say: Say,
+    objective: str = NEXT_TOKEN,
 ) -> PreparedData:
     """Token ids for a run, from the cache when the same text was encoded the same way before.
 
     A text is cut by characters and each split is encoded by itself, as one document; .bin/.idx pairs are
-    read where they lie, after their ids have been checked once. say: called with lines about slow work.
-    Raises ConfigError (with every problem of `problems`) or DataError.
+    read where they lie, after their ids have been checked once. For objective=masked_lm a text's sequences
+    are its sentences, and which of them make a sample is found and cached. say: called with lines about slow
+    work. Raises ConfigError (with every problem of `problems`) or DataError.
     """
-    found = problems(data, tokenizer, model_vocab_size, seq_length)
+    found = problems(data, tokenizer, model_vocab_size, seq_length, objective)
     if found:
         raise ConfigError(found)
-    if is_text_run(data):
-        return _prepare_text(data, tokenizer, model_vocab_size, seq_length, say)
-    return _prepare_datasets(data, tokenizer, model_vocab_size, seq_length, say)
+    prepare = _prepare_text if is_text_run(data) else _prepare_datasets
+    prepared = prepare(data, tokenizer, model_vocab_size, seq_length, say, objective)
+    return with_chunks(prepared, data, say) if objective == MASKED_LM else prepared
 
 
 def _prepare_text(
-    data: DataConfig, config: TokenizerConfig, model_vocab_size: int, seq_length: int, say: Say
+    data: DataConfig,
+    config: TokenizerConfig,
+    model_vocab_size: int,
+    seq_length: int,
+    say: Say,
+    objective: str,
 ) -> PreparedData:
     path = text_path(data.path)
     pieces = config.vocab_size or model_vocab_size
@@ -72,13 +85,15 @@ def _prepare_text(
         tokenizer = build(config, text, folder)
         _check_vocabulary(tokenizer.name, tokenizer.vocab_size, model_vocab_size)
         say(f"encoding {len(text):,} characters (once; they are cached)")
-        return {**_encode(texts, tokenizer, folder, say), "entropies": text_entropies(text)}
+        encoded = _encode(texts, tokenizer, folder, say, sentences=objective == MASKED_LM)
+        return {**encoded, "entropies": text_entropies(text)}
 
     key = cache_key(
         format=FORMAT,
         text=sha256_file(path),
         split=[float(s) for s in data.split],
         tokenizer=recipe(config, pieces),
+        **({"sequences": "sentences"} if objective == MASKED_LM else {}),
     )
     folder, info = cached(cache_root(data.cache_dir), key, fill)
 
@@ -89,7 +104,8 @@ def _prepare_text(
     _check_vocabulary(f"the {config.kind} tokenizer", description["vocab_size"], model_vocab_size)
     ranges, documents = info["ranges"], info["documents"]
     parts = [Part(name, ranges[name][0], ranges[name][1], documents[name]) for name in NAMES]
-    if found := parts_problem(parts, data.split, seq_length):
+    # Samples of masked_lm are counted later: a text of few tokens can have enough of them.
+    if objective != MASKED_LM and (found := parts_problem(parts, data.split, seq_length)):
         raise DataError(str(found))
     what = f"the embedded text {EMBEDDED_NAME}" if data.path is None else str(path)
     dataset = PreparedDataset.of_parts("text", str(folder / "text"), parts)
@@ -102,18 +118,24 @@ def _prepare_text(
     )
 
 
-def _encode(texts: dict[str, str], tokenizer: Tokenizer, folder: Path, say: Say) -> dict[str, Any]:
-    """Write the splits to folder/text.bin and .idx; what the cache keeps about them."""
+def _encode(
+    texts: dict[str, str], tokenizer: Tokenizer, folder: Path, say: Say, *, sentences: bool
+) -> dict[str, Any]:
+    """Write the splits to folder/text.bin and .idx; what the cache keeps about them.
+
+    sentences: a sequence for each, and a document for each split; else both are the split.
+    """
     ranges, scored, stop = {}, 0, 0
     with IndexedWriter(folder / "text", tokenizer.vocab_size) as writer:
         for name, text in texts.items():
-            start, ids = stop, tokenizer.encode(text)
-            if len(ids):
-                writer.add_document(ids)
-            stop += len(ids)
+            texts_of_sequences = sentences_of(text) if sentences else [text]
+            encoded = [ids for ids in tokenizer.encode_batch(texts_of_sequences) if len(ids)]
+            if encoded:
+                writer.add_sentences(encoded)
+            start, stop = stop, stop + sum(map(len, encoded))
             ranges[name] = (start, stop)
-            if name == "valid" and len(ids):
-                first = tokenizer.decode(ids[:1])
+            if name == "valid" and encoded and not sentences:
+                first = tokenizer.decode(encoded[0][:1])
                 # A first token that is part of a character stands for none: the next ones complete it.
                 scored = len(text) - (len(first) if text.startswith(first) else 0)
     beginning = texts["train"][:ROUND_TRIP_CHARACTERS]
@@ -133,7 +155,12 @@ def _encode(texts: dict[str, str], tokenizer: Tokenizer, folder: Path, say: Say)
 
 
 def _prepare_datasets(
-    data: DataConfig, config: TokenizerConfig, model_vocab_size: int, seq_length: int, say: Say
+    data: DataConfig,
+    config: TokenizerConfig,
+    model_vocab_size: int,
+    seq_length: int,
+    say: Say,
+    objective: str,
 ) -> PreparedData:
     tokenizer = build(config, "", Path())
     _check_vocabulary(tokenizer.name, tokenizer.vocab_size, model_vocab_size)
@@ -142,7 +169,7 @@ def _prepare_datasets(
     shares = Blend([named.weight for named in named_ones]).weights
     for named, name, weight in zip(named_ones, distinct_names(named_ones), shares, strict=True):
         dataset = IndexedDataset(named.prefix)
-        parts = split_dataset(dataset, data.split)
+        parts = split_dataset(dataset, data.split, by_sentence=objective == MASKED_LM)
         if weight == 0:
             # Not trained on, so not read either; it keeps its place in the list.
             parts = [replace(part, start=0, stop=0, documents=0) for part in parts]
@@ -150,6 +177,8 @@ def _prepare_datasets(
             seen = scanned(dataset, data.cache_dir, say)
             checksums.append(seen["sha256"])
             wrong += id_problems(named.where, seen, model_vocab_size)
+            if objective == MASKED_LM:
+                wrong += ends_problems(named.where, dataset, tokenizer)
         datasets.append(PreparedDataset.of_parts(name, str(named.prefix), parts, weight))
     if wrong:
         raise ConfigError(wrong)

@@ -28,6 +28,10 @@ class PreparedDataset:
     """Number of the first of them; None where a split is not whole documents."""
     weight: float = 1.0
     """Its share of the training samples: the weights of a run sum to 1."""
+    chunks: dict[str, dict[str, int]] | None = None
+    """For masked_lm, what came of the sentences of train and valid (masked_lm.chunks.ChunkCounts)."""
+    chunk_folder: str | None = None
+    """Where train.npy and valid.npy of masked_lm lie, absolute."""
 
     @classmethod
     def of_parts(cls, name: str, prefix: str, parts: Sequence[Part], weight: float = 1.0) -> PreparedDataset:
@@ -47,7 +51,15 @@ class PreparedDataset:
 
     def samples_per_epoch(self, seq_length: int) -> int:
         """Training samples in one pass over the training split."""
+        if self.chunks is not None:
+            return self.chunks["train"]["chunks"]
         return samples_per_epoch(self.tokens["train"], seq_length)
+
+    def valid_samples(self, seq_length: int) -> int:
+        """Samples of one whole validation; 0 when there is no validation split."""
+        if self.chunks is not None:
+            return self.chunks["valid"]["chunks"]
+        return validation_samples(self.tokens["valid"], seq_length)
 
 
 @dataclass(frozen=True)
@@ -102,7 +114,7 @@ class PreparedData:
     @property
     def valid_samples(self) -> int:
         """Samples of one whole validation; 0 when there is no validation split."""
-        return sum(validation_samples(dataset.tokens["valid"], self.seq_length) for dataset in self.datasets)
+        return sum(dataset.valid_samples(self.seq_length) for dataset in self.datasets)
 
     @property
     def valid_characters_per_token(self) -> float | None:

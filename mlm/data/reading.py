@@ -29,7 +29,7 @@ def training_samples(data: PreparedData, seed: int, *, shuffle_documents: bool, 
         samples_of(
             dataset,
             data.seq_length,
-            _seed(seed, index, data),
+            dataset_seed(seed, index, data),
             shuffle_documents=shuffle_documents,
             packed=packed,
         )
@@ -84,7 +84,7 @@ def _validation(dataset: PreparedDataset, seq_length: int, packed: bool) -> Vali
     return ValidationWindows(opened.tokens, *dataset.ranges["valid"], seq_length, documents)
 
 
-def _seed(seed: int, index: int, data: PreparedData) -> int:
+def dataset_seed(seed: int, index: int, data: PreparedData) -> int:
     """A seed of its own for each dataset of a blend: two that are equal do not come in step."""
     if len(data.datasets) == 1:
         return seed

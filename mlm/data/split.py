@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
+import numpy as np
+
 from mlm.data.indexed import IndexedDataset
 from mlm.errors import Problem
 
@@ -59,11 +61,19 @@ def cut(total: int, split: Sequence[float]) -> list[int]:
     return [math.floor(end * total) for end in shares(split)]
 
 
-def split_dataset(dataset: IndexedDataset, split: Sequence[float]) -> list[Part]:
-    """Cut at document boundaries, rounded to the nearest; a dataset of one document is cut by tokens."""
+def split_dataset(
+    dataset: IndexedDataset, split: Sequence[float], *, by_sentence: bool = False
+) -> list[Part]:
+    """Cut at document boundaries, rounded to the nearest; a dataset of one document is cut by tokens.
+
+    by_sentence: one document is cut at the beginnings of its sequences instead, rounded to the nearest.
+    """
     documents = dataset.num_documents
     if documents == 1:
         ends = [0, *cut(len(dataset.tokens), split)]
+        if by_sentence:
+            at = [0, *(round(end * len(dataset)) for end in shares(split))]
+            ends = dataset.sequence_starts(np.array(at)).tolist()
         counts = [int(stop > start) for start, stop in pairwise(ends)]
         firsts: list[int | None] = [None] * len(NAMES)
     else:

@@ -25,7 +25,7 @@ from mlm.launch.plan_text import (
 )
 from mlm.launch.preflight import Launch
 from mlm.launch.resume import outlook
-from mlm.plan.flops import MODEL_FLOPS_FORMULA, model_flops_per_step
+from mlm.plan.flops import flops_formula, model_flops_per_step, outputs_per_sample
 from mlm.plan.memory import ACTIVATIONS_NOTE, static_memory
 from mlm.plan.parameters import count_parameters, count_real_parameters, padded_vocab_size
 
@@ -95,7 +95,7 @@ def _step_rows(config: TrainConfig, launch: Launch) -> list[tuple[str, str]]:
     train = config.train
     micro_batches = train.global_batch_size // (train.micro_batch_size * launch.dp)
     tokens = train.global_batch_size * config.model.seq_length
-    flops = model_flops_per_step(config.model, train.global_batch_size)
+    flops = model_flops_per_step(config.model, train.global_batch_size, outputs_per_sample(config))
     return [
         (
             "batch",
@@ -103,7 +103,7 @@ def _step_rows(config: TrainConfig, launch: Launch) -> list[tuple[str, str]]:
             f"batch{'es' if micro_batches != 1 else ''} x {train.micro_batch_size} samples",
         ),
         ("tokens", f"{tokens:,}"),
-        ("model FLOPs", f"{_flop(flops)} = {MODEL_FLOPS_FORMULA}"),
+        ("model FLOPs", f"{_flop(flops)} = {flops_formula(config)}"),
     ]
 
 

@@ -15,7 +15,7 @@ from mlm.launch.plan_text import USUAL_DEVICES, plan_console
 from mlm.launch.sweep_check import CheckedPoint
 from mlm.launch.sweep_folder import shown_path
 from mlm.launch.sweep_text import states
-from mlm.plan.flops import model_flops_per_step
+from mlm.plan.flops import model_flops_per_step, outputs_per_sample
 from mlm.plan.memory import ACTIVATIONS_NOTE, static_memory
 from mlm.plan.parameters import count_parameters
 from mlm.studies.record import PENDING, SEEN_TO, Study
@@ -71,5 +71,5 @@ def _cells(point: CheckedPoint, devices: int) -> list[str]:
         f"{count_parameters(config.model, config.tp).total:,}",
         gib(static_memory(config.model, config.tp).total_bytes),
         f"{batch:,}",
-        f"{model_flops_per_step(config.model, batch):.3e}",
+        f"{model_flops_per_step(config.model, batch, outputs_per_sample(config)):.3e}",
     ]

@@ -38,7 +38,9 @@ def _preflight(
 
 def _file_problems(config: TrainConfig) -> list[Problem]:
     model, evaluation = config.model, config.eval
-    found = data_problems(config.data, config.tokenizer, model.vocab_size, model.seq_length)
+    found = data_problems(
+        config.data, config.tokenizer, model.vocab_size, model.seq_length, config.objective.name
+    )
     return found + task_problems(evaluation.tasks, evaluation.task_paths, prefix="eval.")
 
 
@@ -55,7 +57,9 @@ def _prepare(config: TrainConfig, launch: Launch, say: Say) -> tuple[Path, Train
     # Found once, so that every worker on every machine reads the same files.
     paths = settled_paths(evaluation.tasks, evaluation.task_paths)
     config = replace(config, eval=replace(evaluation, task_paths=paths))
-    data = prepare_data(config.data, config.tokenizer, model.vocab_size, model.seq_length, say)
+    data = prepare_data(
+        config.data, config.tokenizer, model.vocab_size, model.seq_length, say, config.objective.name
+    )
     check(beginning, _resolved(config, launch), data, say)
     run_dir = launch.run_dir
     if not launch.goes_on:

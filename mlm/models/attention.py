@@ -19,9 +19,11 @@ class SelfAttention(nn.Module):
     output projection B is split by rows, so that g sums the heads' contributions: one all-reduce forward,
     one (f) backward.
 
-    first_key: position of the first key that each query attends to, where it is not 0.
+    causal: no query sees keys to its right (GPT-2); otherwise each sees all of them (BERT).
+    first_key: position of the first key that each query of a causal layer attends to, where it is not 0.
+    real: of a layer that is not causal, which keys are tokens and not padding; None: all.
 
-    Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks; first_key [batch, seq].
+    Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks; first_key, real [batch, seq].
     Parameters: qkv weight [3*hidden/tp, hidden] and bias, projection weight [hidden, hidden/tp] and bias.
     """
 
@@ -38,8 +40,10 @@ class SelfAttention(nn.Module):
         dropout: float,
         overlap: bool,
         dtype: torch.dtype,
+        causal: bool = True,
     ):
         super().__init__()
+        self.causal = causal
         self.head_dim = hidden_size // num_heads
         self.dropout = dropout
         self.rng = rng
@@ -52,21 +56,27 @@ class SelfAttention(nn.Module):
             hidden_size, hidden_size, tp=tp, init_std=projection_init_std, bias=bias, dtype=dtype
         )
 
-    def forward(self, x: Tensor, first_key: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, first_key: Tensor | None = None, real: Tensor | None = None) -> Tensor:
         batch, seq, _ = x.shape
         qkv = self.qkv(x)  # [batch, seq, heads/tp * 3 * head_dim]
         qkv = qkv.view(batch, seq, -1, 3, self.head_dim)  # [batch, seq, heads/tp, 3, head_dim]
         q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # 3 x [batch, heads/tp, seq, head_dim]
-        y = self._attend(q, k, v, first_key)  # [batch, heads/tp, seq, head_dim]
+        y = self._attend(q, k, v, first_key, real)  # [batch, heads/tp, seq, head_dim]
         return self.projection(y.transpose(1, 2).reshape(batch, seq, -1))
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, first_key: Tensor | None) -> Tensor:
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, first_key: Tensor | None, real: Tensor | None
+    ) -> Tensor:
         # scaled_dot_product_attention drops by the argument alone, in eval mode too.
         dropout = self.dropout if self.training else 0.0
         if dropout > 0.0:
             # These probabilities exist on this rank only: its own random numbers.
             with self.rng.tensor_parallel_region():
+                if not self.causal:
+                    return full_attention(q, k, v, real, dropout)
                 return fused_causal_attention(q, k, v, first_key, dropout)
+        if not self.causal:
+            return full_attention(q, k, v, real)
         if q.device.type == "cpu":
             return blocked_causal_attention(q, k, v, first_key)
         return fused_causal_attention(q, k, v, first_key)
@@ -84,3 +94,14 @@ def fused_causal_attention(
     position = torch.arange(q.shape[2], device=q.device)
     seen = (position <= position[:, None]) & (position >= first_key[:, :, None])  # [batch, seq, seq]
     return F.scaled_dot_product_attention(q, k, v, attn_mask=seen[:, None], dropout_p=dropout)
+
+
+def full_attention(
+    q: Tensor, k: Tensor, v: Tensor, real: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """torch's own attention, in which every query sees every key that is real.
+
+    Shapes: q, k, v [batch, heads, seq, head_dim] -> the same; real bool [batch, seq], None: all.
+    """
+    seen = None if real is None else real[:, None, None]  # [batch, 1, 1, seq]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, dropout_p=dropout)

@@ -10,6 +10,7 @@ from mlm.parallel.collectives import copy_to_tp
 from mlm.parallel.cross_entropy import linear_cross_entropy
 from mlm.parallel.embedding import PositionEmbedding, VocabParallelEmbedding
 from mlm.parallel.mesh import Axis
+from mlm.parallel.norm import LayerNorm
 from mlm.parallel.parameter import Declaration, DeclaringModule
 from mlm.parallel.scoring import linear_scores
 
@@ -17,18 +18,35 @@ from mlm.parallel.scoring import linear_scores
 class Embedding(nn.Module):
     """Dropout(word[ids] + position[positions]), positions being 0 to seq - 1 unless they are given.
 
-    Shapes: ids, positions [batch, seq] -> [batch, seq, hidden], equal on all tp ranks.
+    BERT adds segment[segments] too, the same kind of table with a row per segment, and in its original form
+    norm, a LayerNorm, before the dropout.
+
+    Shapes: ids, positions, segments [batch, seq] -> [batch, seq, hidden], equal on all tp ranks.
     """
 
-    def __init__(self, word: VocabParallelEmbedding, position: PositionEmbedding, dropout: float):
+    def __init__(
+        self,
+        word: VocabParallelEmbedding,
+        position: PositionEmbedding,
+        dropout: float,
+        *,
+        segment: PositionEmbedding | None = None,
+        norm: LayerNorm | None = None,
+    ):
         super().__init__()
         self.word = word
         self.position = position
+        self.segment = segment
+        self.norm = norm
         self.dropout = dropout
 
-    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, positions: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         at = self.position(ids.shape[1]) if positions is None else self.position.at(positions)
         x = self.word(ids) + at
+        if self.segment is not None and segments is not None:
+            x = x + self.segment.at(segments)
+        if self.norm is not None:
+            x = self.norm(x)
         return F.dropout(x, self.dropout, self.training)
 
 

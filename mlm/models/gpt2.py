@@ -7,13 +7,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from mlm.models.attention import SelfAttention
-from mlm.models.block import Block
+from mlm.models.block import LayerDesign
 from mlm.models.embeddings import Embedding, OutputLayer
-from mlm.models.mlp import Mlp
 from mlm.parallel.embedding import PositionEmbedding, VocabParallelEmbedding
 from mlm.parallel.mesh import Axis
-from mlm.parallel.norm import LayerNorm
 from mlm.parallel.rng import RngStreams
 
 
@@ -49,46 +46,27 @@ class Gpt2(nn.Module):
         dtype: torch.dtype = torch.float32,
     ):
         super().__init__()
-        # Each layer adds two terms to the residual stream; without the factor its variance would grow
-        # with depth (section 4.2).
-        projection_init_std = init_std / math.sqrt(2 * num_layers)
-
-        def norm() -> LayerNorm:
-            return LayerNorm(hidden_size, tp=tp, eps=layernorm_eps, bias=bias, dtype=dtype)
-
-        def block() -> Block:
-            attention = SelfAttention(
-                hidden_size,
-                num_heads,
-                tp=tp,
-                rng=rng,
-                init_std=init_std,
-                projection_init_std=projection_init_std,
-                bias=bias,
-                dropout=attention_dropout,
-                overlap=overlap,
-                dtype=dtype,
-            )
-            mlp = Mlp(
-                hidden_size,
-                ffn_hidden_size,
-                tp=tp,
-                init_std=init_std,
-                projection_init_std=projection_init_std,
-                bias=bias,
-                gelu=gelu,
-                overlap=overlap,
-                dtype=dtype,
-            )
-            return Block(norm(), attention, norm(), mlp, dropout)
-
+        design = LayerDesign(
+            hidden_size=hidden_size,
+            num_heads=num_heads,
+            ffn_hidden_size=ffn_hidden_size,
+            bias=bias,
+            gelu=gelu,
+            layernorm_eps=layernorm_eps,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            init_std=init_std,
+            # Each layer adds two terms to the residual stream; without the factor its variance would grow
+            # with depth (section 4.2).
+            projection_init_std=init_std / math.sqrt(2 * num_layers),
+        )
         word = VocabParallelEmbedding(
             vocab_size, padded_vocab_size, hidden_size, tp=tp, init_std=init_std, dtype=dtype
         )
         position = PositionEmbedding(seq_length, hidden_size, tp=tp, init_std=init_std, dtype=dtype)
         self.embedding = Embedding(word, position, dropout)
-        self.layers = nn.ModuleList(block() for _ in range(num_layers))
-        self.final_norm = norm()
+        self.layers = design.layers(num_layers, tp=tp, rng=rng, overlap=overlap, dtype=dtype)
+        self.final_norm = design.norm(tp, dtype)
         self.head = OutputLayer(
             vocab_size,
             padded_vocab_size,

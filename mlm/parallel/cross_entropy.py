@@ -44,19 +44,43 @@ def linear_cross_entropy(
     tp: Axis,
     vocab_size: int,
     chunk_bytes: int | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
-    """sum over tokens of token_weight * nll(hidden weight^T, target): output layer and loss in one.
+    """sum over tokens of token_weight * nll(hidden weight^T + bias, target): output layer and loss in one.
 
     Works through chunks of tokens and takes each chunk's gradient while its logits are still there, so that
     the full [tokens, vocab/tp] logits never exist. f of the paper stands in front of the output layer: the
     backward all-reduces the gradient of hidden over tp.
 
-    Shapes: hidden [batch, seq, hidden], weight [padded_vocab/tp, hidden], targets and token_weights
-    [batch, seq] -> a scalar, equal on all ranks. Moves 3 values per token forward and
+    Shapes: hidden [batch, seq, hidden], weight [padded_vocab/tp, hidden], bias [padded_vocab/tp], targets
+    and token_weights [batch, seq] -> a scalar, equal on all ranks. Moves 3 values per token forward and
     batch*seq*hidden elements backward. chunk_bytes: size of a chunk's logits; None: by kind of device.
     """
     chunk_bytes = chunk_bytes or default_chunk_bytes(hidden.device)
-    return _LinearCrossEntropy.apply(hidden, weight, targets, token_weights, tp, vocab_size, chunk_bytes)
+    loss, _ = _LinearCrossEntropy.apply(
+        hidden, weight, bias, targets, token_weights, tp, vocab_size, chunk_bytes, False
+    )
+    return loss
+
+
+def linear_cross_entropy_and_hits(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    token_weights: Tensor,
+    tp: Axis,
+    vocab_size: int,
+    chunk_bytes: int | None = None,
+    bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """linear_cross_entropy, and the sum of token_weight over tokens whose target has the largest logit.
+
+    The second is a scalar without gradient, equal on all ranks. Moves 2 further values per token forward.
+    """
+    chunk_bytes = chunk_bytes or default_chunk_bytes(hidden.device)
+    return _LinearCrossEntropy.apply(
+        hidden, weight, bias, targets, token_weights, tp, vocab_size, chunk_bytes, True
+    )
 
 
 def default_chunk_bytes(device: torch.device) -> int:
@@ -67,6 +91,25 @@ def default_chunk_bytes(device: torch.device) -> int:
 def real_columns(columns: int, tp: Axis, vocab_size: int) -> int:
     """How many of this rank's columns, the first ones, are tokens and not padding."""
     return min(max(vocab_size - tp.rank * columns, 0), columns)
+
+
+def vocab_parallel_argmax(logits: Tensor, tp: Axis, vocab_size: int) -> Tensor:
+    """The id of each token's largest logit, the lowest of equals as torch.argmax has it; never a padded one.
+
+    Shapes: logits [tokens, padded_vocab/tp] -> [tokens] int64, equal on all ranks. Moves 2 values per token.
+    """
+    columns = logits.shape[1]
+    real = real_columns(columns, tp, vocab_size)
+    if real:
+        maximum, column = logits[:, :real].max(dim=1)
+    else:  # a rank of nothing but padding
+        maximum = logits.new_full(logits.shape[:1], float("-inf"))
+        column = torch.zeros_like(maximum, dtype=torch.int64)
+    if tp.size == 1:
+        return column
+    best = all_reduced(maximum, tp, dist.ReduceOp.MAX)
+    candidate = torch.where(maximum == best, column + tp.rank * columns, vocab_size)
+    return all_reduced(candidate, tp, dist.ReduceOp.MIN)
 
 
 class _VocabParallelCrossEntropy(torch.autograd.Function):
@@ -94,12 +137,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
         ctx: Any,
         hidden: Tensor,
         weight: Tensor,
+        bias: Tensor | None,
         targets: Tensor,
         token_weights: Tensor,
         tp: Axis,
         vocab_size: int,
         chunk_bytes: int,
-    ) -> Tensor:
+        count_hits: bool,
+    ) -> tuple[Tensor, Tensor]:
         dtype = autocast_dtype(hidden)
         wide = torch.promote_types(dtype, torch.float32)
         x = hidden.flatten(0, -2).to(dtype)  # [tokens, hidden]
@@ -111,11 +156,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
         wanted = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         grad_x = torch.empty_like(x) if wanted else None
         grad_w = torch.zeros(w.shape, dtype=wide, device=w.device) if wanted else None
-        total = torch.zeros((), dtype=wide, device=x.device)
+        grad_bias = torch.zeros(columns, dtype=wide, device=w.device) if wanted and bias is not None else None
+        total, hits = (torch.zeros((), dtype=wide, device=x.device) for _ in range(2))
         with without_autocast(x.device):
             for start in range(0, tokens, chunk):
                 rows = slice(start, start + chunk)
                 z = (x[rows] @ w.t()).to(wide)  # [chunk, padded_vocab/tp]
+                if bias is not None:
+                    z += bias.to(wide)
+                if count_hits:
+                    hits += (vocab_parallel_argmax(z, tp, vocab_size) == y[rows]).to(wide) @ scale[rows]
                 owned = OwnedTargets(y[rows], columns, tp)
                 nll, sum_exp = nll_and_exponentials(z, owned, tp, vocab_size)
                 total += nll @ scale[rows]
@@ -124,22 +174,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 # d nll / d z = softmax(z) - onehot(y), times the token's weight
                 z.mul_((scale[rows] / sum_exp).unsqueeze(1))
                 owned.add_at_targets_(z, -scale[rows])
+                if grad_bias is not None:
+                    grad_bias += z.sum(0)
                 grad_z = z.to(dtype)
                 torch.mm(grad_z, w, out=grad_x[rows])
                 if dtype == wide:
                     torch.addmm(grad_w, grad_z.t(), x[rows], out=grad_w)
                 else:
                     grad_w += grad_z.t() @ x[rows]
-        ctx.save_for_backward(grad_x, grad_w)
+        ctx.save_for_backward(grad_x, grad_w, grad_bias)
         ctx.tp, ctx.shape = tp, hidden.shape
-        ctx.dtypes = hidden.dtype, weight.dtype
-        return total
+        ctx.dtypes = hidden.dtype, weight.dtype, None if bias is None else bias.dtype
+        ctx.mark_non_differentiable(hits)
+        return total, hits
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        grad_x, grad_w = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        grad_x, grad_w, grad_bias = ctx.saved_tensors
         grad_x = all_reduced(grad_x * grad.to(grad_x.dtype), ctx.tp).view(ctx.shape)
-        return grad_x.to(ctx.dtypes[0]), (grad_w * grad).to(ctx.dtypes[1]), None, None, None, None, None
+        grad_b = None if grad_bias is None else (grad_bias * grad).to(ctx.dtypes[2])
+        return grad_x.to(ctx.dtypes[0]), (grad_w * grad).to(ctx.dtypes[1]), grad_b, *[None] * 6
 
 
 class OwnedTargets:

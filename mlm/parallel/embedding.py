@@ -59,7 +59,7 @@ class VocabParallelEmbedding(DeclaringModule):
 
 
 class PositionEmbedding(DeclaringModule):
-    """A learned vector per position, held by every rank.
+    """A learned vector per position, or per segment of a sample, held by every rank.
 
     Shapes: a length seq -> [seq, hidden]. Parameters: weight [seq_length, hidden], replicated.
     """

@@ -1,4 +1,4 @@
-"""Linear layers split by columns and by rows (paper, section 3, figure 3)."""
+"""Linear layers split by columns and by rows (paper, section 3, figure 3), or on every rank whole."""
 
 from __future__ import annotations
 
@@ -97,6 +97,36 @@ class RowParallelLinear(DeclaringModule):
 
     def extra_repr(self) -> str:
         return _describe_split(self, "rows")
+
+
+class ReplicatedLinear(DeclaringModule):
+    """Y = X A + b on every rank alike, for layers too small to be split.
+
+    Its input and the gradient of its output are equal on all ranks, and so is its parameters' gradient:
+    nothing is communicated. Shapes: [..., in] -> [..., out]. Parameters: weight [out, in], bias [out].
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        tp: Axis,
+        init_std: float,
+        dtype: torch.dtype = torch.float32,
+    ):
+        super().__init__(tp)
+        self.weight = self.declare(
+            "weight", Declaration((out_features, in_features), init_std=init_std), dtype
+        )
+        self.bias = self.declare("bias", Declaration((out_features,)), dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        rows, columns = self.weight.shape
+        return f"weight=[{rows}, {columns}], on every rank"
 
 
 class _ColumnParallelProduct(torch.autograd.Function):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from mlm.parallel.collectives import all_reduced
 from mlm.parallel.cross_entropy import (
     OwnedTargets,
     default_chunk_bytes,
     nll_and_exponentials,
-    real_columns,
+    vocab_parallel_argmax,
 )
 from mlm.parallel.device import autocast_dtype, without_autocast
 from mlm.parallel.mesh import Axis
@@ -46,22 +44,3 @@ def linear_scores(
             argmax[rows] = vocab_parallel_argmax(z, tp, vocab_size)
             nll[rows], _ = nll_and_exponentials(z, OwnedTargets(targets[rows], columns, tp), tp, vocab_size)
     return nll, argmax
-
-
-def vocab_parallel_argmax(logits: Tensor, tp: Axis, vocab_size: int) -> Tensor:
-    """The id of each token's largest logit, the lowest of equals as torch.argmax has it; never a padded one.
-
-    Shapes: logits [tokens, padded_vocab/tp] -> [tokens] int64, equal on all ranks. Moves 2 values per token.
-    """
-    columns = logits.shape[1]
-    real = real_columns(columns, tp, vocab_size)
-    if real:
-        maximum, column = logits[:, :real].max(dim=1)
-    else:  # a rank of nothing but padding
-        maximum = logits.new_full(logits.shape[:1], float("-inf"))
-        column = torch.zeros_like(maximum, dtype=torch.int64)
-    if tp.size == 1:
-        return column
-    best = all_reduced(maximum, tp, dist.ReduceOp.MAX)
-    candidate = torch.where(maximum == best, column + tp.rank * columns, vocab_size)
-    return all_reduced(candidate, tp, dist.ReduceOp.MIN)

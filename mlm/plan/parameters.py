@@ -1,4 +1,4 @@
-"""Exact parameter counts of a GPT-2, for the whole model and for one tensor-parallel rank."""
+"""Exact parameter counts, for the whole model and for one tensor-parallel rank."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ class ParameterCount:
     token_embedding: int
     """[V/tp, h]; with tied embeddings it is the output layer too."""
     position_embedding: int
-    """[s, h], replicated."""
+    """[s, h], replicated; with segments, and their table's [segments, h]."""
     attention: int
     """All layers: QKV by columns (whole heads), output projection by rows; its bias is replicated."""
     mlp: int
     """All layers: first matrix by columns, second by rows; the second's bias is replicated."""
     layernorm: int
-    """Two per layer and the final one, replicated."""
+    """Two per layer and one after the last or, post, after the embeddings; replicated."""
     output_layer: int
     """[V/tp, h] of an untied head, which has no bias; 0 when embeddings are tied."""
+    heads: int = 0
+    """What BERT has on top: the pooler, the masked-LM head (its bias [V/tp]) and the sentence-order head."""
 
     @property
     def total(self) -> int:
@@ -32,7 +34,9 @@ class ParameterCount:
 def count_parameters(model: ModelConfig, tp: int = 1) -> ParameterCount:
     """What one of tp ranks holds, by the padded vocabulary; at tp=1 that is the whole model.
 
-    Whole model with biases and tied embeddings: l(12h^2 + 13h) + Vh + sh + 2h. tp has to divide the heads,
+    Whole GPT-2 with biases and tied embeddings: l(12h^2 + 13h) + Vh + sh + 2h. BERT, in either form of its
+    LayerNorms, adds two segments, 2h; the pooler, h^2 + h; the masked-LM head, h^2 + 3h + V; and the
+    sentence-order head, 2h + 2. tp has to divide the heads,
     ffn_hidden_size and padded_vocab_size (mlm.config.checks says so to the user).
     """
     return _count(model, padded_vocab_size(model), tp)
@@ -63,9 +67,16 @@ def _count(model: ModelConfig, vocab: int, tp: int) -> ParameterCount:
     mlp_out = ffn * h // tp + bias * h
     return ParameterCount(
         token_embedding=vocab // tp * h,
-        position_embedding=model.seq_length * h,
+        position_embedding=(model.seq_length + model.segments) * h,
         attention=layers * (qkv + projection),
         mlp=layers * (mlp_in + mlp_out),
         layernorm=(2 * layers + 1) * (h + bias * h),
         output_layer=0 if model.tie_embeddings else vocab // tp * h,
+        heads=_bert_heads(h, vocab // tp) if model.architecture == "bert" else 0,
     )
+
+
+def _bert_heads(h: int, vocab: int) -> int:
+    """Their linear layers and the LayerNorm in the masked-LM head have biases in every BERT."""
+    pooler, masked_lm, order = h * h + h, h * h + h + 2 * h + vocab, 2 * h + 2
+    return pooler + masked_lm + order

@@ -13,7 +13,7 @@ from typing import Any
 from mlm.config.schema import TrainConfig
 from mlm.config.store import load_config
 from mlm.errors import ConfigError, DataError
-from mlm.plan.flops import model_flops_per_step
+from mlm.plan.flops import model_flops_per_step, outputs_per_sample
 from mlm.plan.parameters import count_parameters
 from mlm.report.breakdown import Breakdown, read_breakdown
 from mlm.report.efficiency import Work
@@ -131,7 +131,7 @@ def _work(config: TrainConfig, stated_flops: float | None) -> Work:
     """By the run's own FLOPs where it has stated them, so that its figures agree with its log."""
     batch = config.train.global_batch_size
     try:
-        flops = model_flops_per_step(config.model, batch)
+        flops = model_flops_per_step(config.model, batch, outputs_per_sample(config))
         return Work(
             processes=config.tp * config.pp * (config.dp or 1),
             flops=flops if stated_flops is None else stated_flops,

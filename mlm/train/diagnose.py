@@ -6,21 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from mlm.train.batches import micro_batches, sample_numbers
-from mlm.train.packing import WHOLE
+from mlm.train.batches import sample_numbers
 from mlm.train.setup import Run
 
 
 def diagnose(run: Run, step: int, consumed_samples: int, loss_scale: float | None) -> dict[str, Any]:
-    """This rank's findings about a step, as JSON values; collective over tp, the parameters stay as they are.
+    """This rank's findings about a step, as JSON values; collective over all ranks.
 
     consumed_samples: before the step; loss_scale: fp16's in it. The passes are those of the step to the bit,
     for neither parameters nor random numbers have moved since; what stays finite now was no matter of
     arithmetic. `first_bad` is what went wrong first: a parameter, the output of a layer, the loss, the
-    gradient of a layer's output or a parameter's gradient.
+    gradient of a layer's output or a parameter's gradient. Parameters stay as they are.
     """
     mesh, look = run.mesh, _Look()
     for name, parameter in run.model.named_parameters():
@@ -28,24 +26,20 @@ def diagnose(run: Run, step: int, consumed_samples: int, loss_scale: float | Non
     run.rng.begin_step(step)
     run.optimizer.zero_grad()
     losses = []
-    weight = (loss_scale or 1.0) / run.tokens_per_step
-    batches, packing = micro_batches(run, consumed_samples)
-    for index, ids in enumerate(batches):
-        inputs, targets = ids[:, :-1], ids[:, 1:]  # [micro_batch, seq]
-        weights = torch.full(targets.shape, weight, dtype=torch.float64, device=ids.device)
-        documents = WHOLE if packing is None else packing[index]
+    factor, numbers = loss_scale or 1.0, sample_numbers(run, consumed_samples)
+    for index, micro_batch in enumerate(run.objective.micro_batches(numbers)):
         look.micro_batch = index
         with look.at_layers(run.model):
             with run.autocast():
-                loss = run.model(inputs, targets, weights, documents.positions, documents.first_key)
+                loss, _ = micro_batch.loss(run.model, factor)
             look("loss", "", loss)
             loss.backward()
-        losses.append(loss.item() / (weight * targets.numel()))
+        share = micro_batch.samples / run.config.train.global_batch_size
+        losses.append(loss.item() / (factor * share))
         for name, parameter in run.model.named_parameters():
             if parameter.grad is not None:
                 look("gradient of parameter", name, parameter.grad)
     run.optimizer.zero_grad()
-    numbers = sample_numbers(run, consumed_samples)
     return {
         "rank": mesh.rank,
         "tp_rank": mesh.tp.rank,

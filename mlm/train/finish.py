@@ -7,25 +7,20 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from mlm.data.reading import prompt_ids
 from mlm.errors import CheckpointError
 from mlm.files import write_whole
 from mlm.launch.stopped import Stopped
 from mlm.parallel.device import peak_memory_bytes
 from mlm.train.log import logger
 from mlm.train.metrics import Speed, readable_flops, readable_time
-from mlm.train.report import baselines, time_table
+from mlm.train.objectives import ValidationResult
+from mlm.train.objectives.base import SAMPLE_TEMPERATURE
+from mlm.train.report import time_table
 from mlm.train.setup import Run
-from mlm.train.validate import ValidationResult
 from mlm.train.watchdog import watch
 
 if TYPE_CHECKING:
     from mlm.train.loop import Trainer
-
-SAMPLE_TEMPERATURE = 0.8
-"""Of the sample at the end: a little below 1, where a small model's text reads best."""
 
 
 def finish(trainer: Trainer) -> None:
@@ -53,7 +48,7 @@ def finish(trainer: Trainer) -> None:
     times = trainer.profiler.write()
     if times is not None and run.is_first:
         time_table(times, trainer.profiler.steps, trainer.speeds)
-    text = _sample_text(run) if config.sample_tokens > 0 else None
+    text = run.objective.sample_text(run.model)
     if run.is_first:
         _sum_up(trainer, final, evaluated, text)
     if config.save and trainer.checkpoints.failure is not None:
@@ -85,26 +80,6 @@ def leave_resumable(trainer: Trainer) -> None:
     logger.info(f"the run goes on with resume=auto run_dir={run.run_dir}")
 
 
-def _sample_text(run: Run) -> str:
-    from mlm.data.tokenizers import load_tokenizer
-    from mlm.generate.sample import sample
-
-    tokenizer = load_tokenizer(run.data.tokenizer, run.run_dir)
-    prompt = torch.from_numpy(prompt_ids(run.data)).to(run.device)
-    with run.autocast():
-        ids = sample(
-            run.model,
-            prompt,
-            new_tokens=run.config.train.sample_tokens,
-            seq_length=run.config.model.seq_length,
-            vocab_size=min(run.config.model.vocab_size, tokenizer.vocab_size),
-            tp=run.mesh.tp,
-            temperature=SAMPLE_TEMPERATURE,
-            seed=run.config.seed,
-        )
-    return tokenizer.decode(ids.tolist())
-
-
 def _sum_up(
     trainer: Trainer, final: ValidationResult | None, evaluated: list[dict[str, Any]], text: str | None
 ) -> None:
@@ -112,9 +87,9 @@ def _sum_up(
     run, state, newest = trainer.run, trainer.state, trainer.checkpoints.newest
     if text is not None:
         logger.info(f"a sample, temperature {SAMPLE_TEMPERATURE}:\n{_printable(text)}\n")
-    per_character = _nats_per_character(run, final)
-    if final is not None:
-        baselines(run, final, per_character)
+    lines, conclusion = run.objective.conclude(final)
+    for line in lines:
+        logger.info(line)
     speed = _median_speed(trainer.speeds)
     if speed is not None:
         mfu = "peak unknown" if speed.mfu is None else f"MFU {speed.mfu:.1%}"
@@ -131,8 +106,7 @@ def _sum_up(
         "attempt": run.attempt,
         "train_loss": None if trainer.last is None else trainer.last.loss,
         "valid_loss": final.loss if final else None,
-        "valid_tokens": final.tokens if final else None,
-        "valid_nats_per_character": per_character,
+        **conclusion,
         "samples_by_dataset": _samples_by_dataset(run, state.consumed_samples),
         "eval": evaluated,
         "median_speed": asdict(speed) if speed else None,
@@ -159,14 +133,6 @@ def _samples_by_dataset(run: Run, consumed_samples: int) -> dict[str, int]:
     """Training samples that each dataset has given."""
     counts = run.data.consumed(consumed_samples)
     return {dataset.name: count for dataset, count in zip(run.data.datasets, counts, strict=True)}
-
-
-def _nats_per_character(run: Run, final: ValidationResult | None) -> float | None:
-    """The validation loss on the scale of the text's entropies; None when not all of it was scored."""
-    characters = run.data.valid_characters_per_token
-    if final is None or characters is None or final.tokens != run.data.tokens["valid"] - 1:
-        return None
-    return final.loss / characters
 
 
 def _printable(text: str) -> str:

@@ -10,13 +10,14 @@ from typing import Any
 from mlm.launch.signals import Signals
 from mlm.optim.schedule import learning_rate
 from mlm.train.bad_steps import BadSteps
-from mlm.train.batches import micro_batches
+from mlm.train.batches import sample_numbers
 from mlm.train.checkpoints import Checkpoints
 from mlm.train.evaluation import Evaluations
 from mlm.train.finish import finish, leave_resumable
 from mlm.train.log import logger
 from mlm.train.loggers import Metrics
 from mlm.train.metrics import Speed, StepRecord, Window
+from mlm.train.objectives import ValidationResult
 from mlm.train.profile import StepProfiler
 from mlm.train.progress import ProgressDisplay
 from mlm.train.records import write_step
@@ -26,7 +27,6 @@ from mlm.train.spikes import SpikeWatch
 from mlm.train.step import train_step
 from mlm.train.stop import Stop, TimeLimit
 from mlm.train.trace import DATA, STEP
-from mlm.train.validate import ValidationResult, validate_all
 from mlm.train.watchdog import watch
 
 
@@ -70,12 +70,12 @@ class Trainer:
         limit = None if hours is None else TimeLimit(hours, started)
         self.stop = Stop(run.mesh, heard, limit, timeout_s=config.launch.timeout_s)
         self.bad_steps, self.spikes = BadSteps(run), SpikeWatch()
-        self.display = ProgressDisplay(config.train.steps, enabled=run.is_first)
+        self.display = ProgressDisplay(config.train.steps, run.objective.said, enabled=run.is_first)
         self.profiler = StepProfiler(config.profile_steps or [], run.run_dir, run.mesh, run.device)
         self.window = Window(
             run.mesh,
             run.device,
-            tokens=run.tokens_per_step,
+            tokens=run.objective.tokens_per_step,
             flops=run.flops_per_step,
             hardware_flops=run.hardware_flops_per_step,
             peak=run.peak_flops,
@@ -129,34 +129,33 @@ class Trainer:
             min_lr=optim.min_lr,
             warmup_steps=optim.warmup_steps,
             decay_steps=optim.decay_steps or run.config.train.steps,
+            decay=optim.decay,
         )
         if step in profiler and not profiler.recording:
             profiler.start()
         with profiler.span(f"{STEP} {step}"):
             with profiler.span(DATA):
-                batches, packing = micro_batches(run, self.state.consumed_samples)
+                batches = run.objective.micro_batches(sample_numbers(run, self.state.consumed_samples))
             # What the step draws follows from its number, whatever was drawn or resumed before.
             run.rng.begin_step(step)
             scale = run.guard.loss_scale
-            share, norm = train_step(
+            share, norm, figures = train_step(
                 run.replica,
                 run.optimizer,
                 batches,
                 lr=lr,
                 clip_grad_norm=optim.clip_grad_norm,
-                global_batch_tokens=run.tokens_per_step,
                 mesh=run.mesh,
                 autocast=run.autocast,
-                packing=packing,
                 guard=run.guard,
                 span=profiler.span,
             )
-        self.window.add(step, lr, share, norm, run.guard.verdict, scale)
+        self.window.add(step, lr, share, norm, run.guard.verdict, scale, figures)
         self.state = replace(
             self.state,
             step=step,
             consumed_samples=self.state.consumed_samples + run.config.train.global_batch_size,
-            consumed_tokens=self.state.consumed_tokens + run.tokens_per_step,
+            consumed_tokens=self.state.consumed_tokens + run.objective.tokens_per_step,
             updates=self.state.updates + 1,
         )
         self.display.advance(step)
@@ -224,27 +223,11 @@ class Trainer:
             )
 
     def validate(self, samples: int | None) -> ValidationResult | None:
-        """Score the first `samples` validation windows (None: all), log and record it; None without any."""
-        run, step = self.run, self.state.step
-        if not run.valid:
-            return None
-        result = validate_all(
-            run.model,
-            run.valid,
-            samples=samples,
-            micro_batch_size=run.config.train.micro_batch_size,
-            mesh=run.mesh,
-            device=run.device,
-            autocast=run.autocast,
-            reset_positions=run.config.data.reset_positions,
-            reset_attention=run.config.data.reset_attention,
-        )
-        self.metrics.write("valid", step, result.values())
-        by_dataset = "".join(f", {name} {part.loss:.4f}" for name, _, part in result.parts)
-        logger.info(
-            f"step {step:>6}  validation loss {result.loss:.4f} nats/token ({result.tokens:,} tokens)"
-            f"{by_dataset}"
-        )
+        """Score the first `samples` held-out samples (None: all), log and record it; None without any."""
+        result = self.run.objective.validate(self.run.model, samples)
+        if result is not None:
+            self.metrics.write("valid", self.state.step, result.values)
+            logger.info(f"step {self.state.step:>6}  validation {result.said}")
         return result
 
 

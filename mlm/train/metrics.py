@@ -46,6 +46,8 @@ class StepRecord:
     """Whether the parameters have changed, and why not."""
     loss_scale: float | None = None
     """fp16's, of this step; None in other precisions."""
+    figures: tuple[float, ...] = ()
+    """The objective's, means over the global batch in its order."""
 
 
 class Window:
@@ -70,6 +72,7 @@ class Window:
         self.tokens, self.flops, self.hardware_flops, self.peak = tokens, flops, hardware_flops, peak
         self._pending: list[tuple[int, float]] = []
         self._on_device: list[tuple[Tensor, Tensor, Tensor | None, Tensor | None]] = []
+        self._figures: list[Tensor] = []
         self.restart_clock()
 
     def restart_clock(self) -> None:
@@ -85,9 +88,15 @@ class Window:
         grad_norm: Tensor,
         verdict: Tensor | None = None,
         loss_scale: Tensor | None = None,
+        figures: Tensor | None = None,
     ) -> None:
-        """verdict: a Verdict on the device, None where every step updates; loss_scale: fp16's."""
+        """verdict: a Verdict on the device, None where every step updates; loss_scale: fp16's.
+
+        figures: this dp rank's part of the objective's, [figures]; None, in all steps, where it has none.
+        """
         self._pending.append((step, lr))
+        if figures is not None:
+            self._figures.append(figures)
         self._on_device.append((loss_share, grad_norm, verdict, loss_scale))
 
     def __len__(self) -> int:
@@ -104,16 +113,20 @@ class Window:
         step_time = (now - self._started) / count
         self._started = now
         shares, *rest = zip(*self._on_device, strict=True)
-        losses = all_reduced(torch.stack(shares).double(), self.mesh.dp).tolist()
+        parts = torch.stack(shares).double()[:, None]  # [steps, 1 + figures]
+        if self._figures:
+            parts = torch.cat((parts, torch.stack(self._figures)), dim=1)
+        means = all_reduced(parts, self.mesh.dp).tolist()
         norms, verdicts, scales = (_values(column, count) for column in rest)
         records = [
-            StepRecord(step, loss, lr, norm, Verdict(round(verdict or 0)), scale)
-            for (step, lr), loss, norm, verdict, scale in zip(
-                self._pending, losses, norms, verdicts, scales, strict=True
+            StepRecord(step, loss, lr, norm, Verdict(round(verdict or 0)), scale, tuple(figures))
+            for (step, lr), (loss, *figures), norm, verdict, scale in zip(
+                self._pending, means, norms, verdicts, scales, strict=True
             )
         ]
         self._pending.clear()
         self._on_device.clear()
+        self._figures.clear()
         if not timed:
             return records, None
         return records, Speed(

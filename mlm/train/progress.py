@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
@@ -14,8 +15,9 @@ from mlm.train.metrics import Speed, StepRecord, readable_flops, readable_time
 class ProgressDisplay:
     """Shows steps as they are logged. Metrics are kept elsewhere; this is for eyes only."""
 
-    def __init__(self, total_steps: int, enabled: bool):
-        self.total_steps = total_steps
+    def __init__(self, total_steps: int, said: Callable[[Sequence[float]], str], enabled: bool):
+        """said: a step's figures in words."""
+        self.total_steps, self.said = total_steps, said
         self.enabled = enabled
         self._bar: Progress | None = None
         if enabled and sys.stdout.isatty():
@@ -41,9 +43,10 @@ class ProgressDisplay:
         if not self.enabled:
             return
         width = len(str(self.total_steps))
+        figures = f"{said}  " if (said := self.said(record.figures)) else ""
         line = (
-            f"step {record.step:>{width}}/{self.total_steps}  loss {record.loss:.4f}  lr {record.lr:.2e}  "
-            f"norm {record.grad_norm:.2f}  "
+            f"step {record.step:>{width}}/{self.total_steps}  loss {record.loss:.4f}  {figures}"
+            f"lr {record.lr:.2e}  norm {record.grad_norm:.2f}  "
         )
         if speed is None:
             logger.info(f"{line}profiled, not timed")

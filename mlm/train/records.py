@@ -21,11 +21,12 @@ def write_step(
     later = state.step - record.step
     values: dict[str, Any] = {
         "loss": record.loss,
+        **dict(zip(run.objective.figures, record.figures, strict=True)),
         "lr": record.lr,
         "grad_norm": record.grad_norm,
         "skipped": None if record.verdict is Verdict.UPDATED else record.verdict.name.lower(),
         "consumed_samples": state.consumed_samples - later * run.config.train.global_batch_size,
-        "consumed_tokens": state.consumed_tokens - later * run.tokens_per_step,
+        "consumed_tokens": state.consumed_tokens - later * run.objective.tokens_per_step,
         "window_steps": speed and speed.steps,
         "step_time_s": speed and speed.step_time_s,
         "tokens_per_s": speed and speed.tokens_per_s,

@@ -1,22 +1,18 @@
-"""The table at the start of a run, and the comparison with baselines at its end."""
+"""The table at the start of a run, and the one of where the time of profiled steps went."""
 
 from __future__ import annotations
 
-import io
-import shutil
-
-from rich.console import Console
 from rich.table import Table
 
 from mlm.parallel.parameter import count_parameters
-from mlm.plan.flops import MODEL_FLOPS_FORMULA
+from mlm.plan.flops import flops_formula
 from mlm.plan.groups import dp_groups, tp_groups
 from mlm.plan.parameters import count_real_parameters
 from mlm.train.log import logger
 from mlm.train.metrics import Speed
 from mlm.train.setup import Run
+from mlm.train.tables import plain_table, rendered
 from mlm.train.trace import StepTimes
-from mlm.train.validate import ValidationResult
 
 
 def startup_table(run: Run) -> None:
@@ -27,35 +23,17 @@ def startup_table(run: Run) -> None:
     table.add_column(overflow="fold")
     for name, value in rows:
         table.add_row(name, value)
-    logger.info(_rendered(table))
+    logger.info(rendered(table))
     warn_of_repetition(run)
-
-
-def baselines(run: Run, final: ValidationResult, per_character: float | None) -> None:
-    """Log the final validation loss beside what simpler knowledge of the text would reach."""
-    vocab_size = run.config.model.vocab_size
-    logger.info(
-        f"final validation loss {final.loss:.4f} nats/token, perplexity {final.perplexity:,.2f} "
-        f"({final.tokens:,} tokens; ln(V) = {run.data.ln_vocab:.4f} for V = {vocab_size:,})"
-    )
-    if per_character is None or not run.data.entropies:
-        return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("nats per character", no_wrap=True)
-    table.add_column("", justify="right")
-    for name, label in _ENTROPY_LABELS.items():
-        table.add_row(label, f"{run.data.entropies[name]:.2f}")
-    table.add_row("this model, validation text", f"{per_character:.4f}", style="bold")
-    logger.info(_rendered(table))
 
 
 def time_table(times: list[StepTimes], steps: list[int], speeds: list[Speed]) -> None:
     """Log where the time of the profiled steps went: the mean of the ranks, their least and most, shares."""
     several = len(times) > 1
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column(f"mean of {len(times)} ranks" if several else "", no_wrap=True)
-    for title in ("ms a step", "share", *(("least", "most") if several else ())):
-        table.add_column(title, justify="right")
+    spread_titles = ("least", "most") if several else ()
+    table = plain_table(
+        f"mean of {len(times)} ranks" if several else "", "ms a step", "share", *spread_titles
+    )
     step_s = sum(each.step_s for each in times) / len(times)
     for kind, label in _TIME_LABELS.items():
         values = [getattr(each, kind) for each in times]
@@ -66,7 +44,7 @@ def time_table(times: list[StepTimes], steps: list[int], speeds: list[Speed]) ->
     timed = sorted(speed.step_time_s for speed in speeds)
     beside = f" (the median window, without the profiler: {timed[len(timed) // 2] * 1e3:,.1f} ms a step)"
     which = f"step{'s' if len(steps) > 1 else ''} {', '.join(map(str, steps))}"
-    logger.info(f"where the time of {which} went{beside if timed else ''}:\n{_rendered(table)}")
+    logger.info(f"where the time of {which} went{beside if timed else ''}:\n{rendered(table)}")
 
 
 _TIME_LABELS = {
@@ -76,13 +54,6 @@ _TIME_LABELS = {
     "optimizer_s": "optimizer",
     "other_s": "other: Python, launches, waiting",
     "step_s": "together",
-}
-
-_ENTROPY_LABELS = {
-    "alphabet": "any character equally likely",
-    "unigram": "unigram entropy of the text",
-    "bigram": "bigram entropy of the text",
-    "trigram": "trigram entropy of the text",
 }
 
 
@@ -124,10 +95,10 @@ def _batch_rows(run: Run) -> list[tuple[str, str]]:
     return [
         (
             "batch",
-            f"{run.tokens_per_step:,} tokens a step: {train.global_batch_size} samples = "
+            f"{run.objective.tokens_per_step:,} tokens a step: {train.global_batch_size} samples = "
             f"{run.mesh.dp.size} dp x {micro_batches} micro batches x {train.micro_batch_size}",
         ),
-        ("model FLOPs", f"{run.flops_per_step:.3e} a step = {MODEL_FLOPS_FORMULA}; {peak}"),
+        ("model FLOPs", f"{run.flops_per_step:.3e} a step = {flops_formula(run.config)}; {peak}"),
     ]
 
 
@@ -150,20 +121,7 @@ def _data_rows(run: Run) -> list[tuple[str, str]]:
         # Epochs of a blend differ by dataset.
         rows[-1] = ("samples", f"{config.train.steps:,} steps are {samples:,} samples, by weight:")
         rows += _blend_rows(run, samples)
-    if run.resets_at_documents:
-        resets = [name for name in ("positions", "attention") if getattr(config.data, f"reset_{name}")]
-        rows.append(("documents", f"{' and '.join(resets)} begin anew at each document"))
-    rows.append(("ln(V)", f"{data.ln_vocab:.4f} nats per token, a model that knows nothing"))
-    if data.entropies:
-        e = data.entropies
-        rows.append(
-            (
-                "text entropies",
-                f"unigram {e['unigram']:.2f}, bigram {e['bigram']:.2f}, trigram {e['trigram']:.2f} "
-                "nats per character",
-            )
-        )
-    return rows
+    return rows + run.objective.rows()
 
 
 def _blend_rows(run: Run, samples: int) -> list[tuple[str, str]]:
@@ -209,11 +167,3 @@ def _short(groups: list[list[int]]) -> str:
 
 def _run_of(group: list[int]) -> str:
     return " ".join(map(str, group)) if len(group) <= 8 else f"{group[0]} {group[1]} .. {group[-1]}"
-
-
-def _rendered(table: Table) -> str:
-    """The table as text, without the terminal's codes: the same in the console and in train.log."""
-    out = io.StringIO()
-    columns = min(118, shutil.get_terminal_size((118, 24)).columns)
-    Console(file=out, width=columns, no_color=True).print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -13,8 +13,6 @@ from torch import nn
 from mlm.checkpoint.state import TrainingState
 from mlm.config.schema import TrainConfig
 from mlm.data.prepared import PreparedData
-from mlm.data.reading import ValidationSet, training_samples, validation_sets
-from mlm.data.samples import Samples
 from mlm.models.registry import build_model
 from mlm.optim.adamw import AdamW, ParameterGroup, parameter_groups
 from mlm.parallel.data_parallel import replicate
@@ -22,9 +20,10 @@ from mlm.parallel.device import autocast_for, device_name
 from mlm.parallel.job import Place, take_place
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
-from mlm.plan.flops import hardware_flops_per_step, model_flops_per_step
+from mlm.plan.flops import hardware_flops_per_step, model_flops_per_step, outputs_per_sample
 from mlm.plan.hardware import peak_tflops
 from mlm.train.guard import Guard, Scaling
+from mlm.train.objectives import Objective, Setting, build_objective
 from mlm.train.resume import begin, read_plan
 
 
@@ -44,9 +43,8 @@ class Run:
     replica: nn.Module
     groups: list[ParameterGroup]
     optimizer: AdamW
-    train: Samples
-    valid: list[ValidationSet]
-    """The validation splits; none where nothing is held out."""
+    objective: Objective
+    """What is trained for: the samples, their loss and what is said of it."""
     autocast: Callable[[], AbstractContextManager[object]]
     rng: RngStreams
     guard: Guard
@@ -67,15 +65,6 @@ class Run:
     def is_first(self) -> bool:
         """Whether this rank speaks and writes for the job."""
         return self.mesh.rank == 0
-
-    @property
-    def resets_at_documents(self) -> bool:
-        """Whether the model has to know where documents begin in its samples."""
-        return self.config.data.reset_positions or self.config.data.reset_attention
-
-    @property
-    def tokens_per_step(self) -> int:
-        return self.config.train.global_batch_size * self.config.model.seq_length
 
 
 def set_up(config: TrainConfig) -> Run:
@@ -107,6 +96,7 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
         tp=mesh.tp,
         rng=rng,
         seed=config.seed,
+        objective=config.objective.name,
         overlap=config.parallel.overlap_grad_reduce,
         dtype=dtype,
         device=device,
@@ -114,8 +104,9 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
     groups = parameter_groups(model, config.optim.weight_decay)
     optimizer = AdamW(groups, beta1=config.optim.beta1, beta2=config.optim.beta2, eps=config.optim.eps)
     state = begin(origin, model, optimizer, mesh)
-    packed = config.data.reset_positions or config.data.reset_attention
+    autocast = autocast_for(config.precision.name, device)
     name = device_name(device)
+    batch, outputs = config.train.global_batch_size, outputs_per_sample(config)
     peak = peak_tflops(name, config.precision.name)
     return Run(
         config=config,
@@ -129,18 +120,15 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
         replica=replicate(model, mesh.dp, config.parallel.ddp_bucket_mb),
         groups=groups,
         optimizer=optimizer,
-        train=training_samples(
-            data, config.seed, shuffle_documents=config.data.shuffle_documents, packed=packed
-        ),
-        valid=validation_sets(data, packed=packed),
-        autocast=autocast_for(config.precision.name, device),
+        objective=build_objective(Setting(config, run_dir, data, mesh, device, autocast)),
+        autocast=autocast,
         rng=rng,
         guard=_guard(config, mesh, device, state),
         state=state,
         attempt=origin.attempt,
         resumed_from=None if origin.checkpoint is None else Path(origin.checkpoint),
-        flops_per_step=model_flops_per_step(config.model, config.train.global_batch_size),
-        hardware_flops_per_step=hardware_flops_per_step(config.model, config.train.global_batch_size),
+        flops_per_step=model_flops_per_step(config.model, batch, outputs),
+        hardware_flops_per_step=hardware_flops_per_step(config.model, batch, outputs=outputs),
         peak_flops=None if peak is None else peak * 1e12,
     )
 

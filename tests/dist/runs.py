@@ -21,6 +21,7 @@ from mlm.data.samples import TokenWindows
 from mlm.launch.signals import Signals
 from mlm.parallel.job import Place
 from mlm.train.loop import Trainer
+from mlm.train.objectives.next_token import NextToken
 from mlm.train.setup import build_run
 from tests.dist.meshes import TINY, mesh_of, whole
 
@@ -118,8 +119,10 @@ def run_steps(case: Case, run_dir: Path) -> dict[str, Any]:
     mesh = mesh_of(case.tp, case.dp)
     config = config_of(case, run_dir)
     run = build_run(config, Place(torch.device("cpu"), mesh, "highest"), case.dtype)
-    recorded = Recorded(run.train)
-    trainer = Trainer(replace(run, train=recorded), 0.0, Signals())
+    assert isinstance(run.objective, NextToken)
+    assert isinstance(run.objective.train, TokenWindows)
+    run.objective.train = recorded = Recorded(run.objective.train)
+    trainer = Trainer(run, 0.0, Signals())
     trainer.say_where_it_begins()
     trainer.steps()
     trainer.close()

@@ -30,7 +30,7 @@ def broken(tp: int, dp: int, run_dir: Path, kind: str) -> tuple[str, list[bool],
     run = build_run(config, Place(torch.device("cpu"), mesh, "highest"), torch.float32)
     before: list[torch.Tensor] = []
     samples = []
-    draw = run.train.batch
+    draw = run.objective.train.batch
 
     def batch(numbers: Any) -> Any:
         if numbers[0] // config.train.global_batch_size == 2 and not before:
@@ -40,7 +40,7 @@ def broken(tp: int, dp: int, run_dir: Path, kind: str) -> tuple[str, list[bool],
                 spoil(run.model, kind)
         return draw(numbers)
 
-    run.train.batch = batch  # type: ignore[method-assign]
+    run.objective.train.batch = batch  # type: ignore[method-assign]
     trainer = Trainer(replace(run), 0.0, Signals())
     with pytest.raises(TrainError) as caught:
         trainer.steps()

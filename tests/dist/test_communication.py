@@ -15,6 +15,7 @@ from mlm.parallel.cross_entropy import vocab_parallel_cross_entropy
 from mlm.parallel.data_parallel import replicate
 from mlm.parallel.linear import ColumnParallelLinear
 from mlm.parallel.parameter import named_declarations
+from mlm.train.objectives.next_token import TokenBatch
 from mlm.train.step import train_step
 from tests.dist.meshes import TINY, mesh_of, tiny_model
 from tests.dist.recording import Call, Recorder, elements
@@ -78,10 +79,9 @@ def step_communication(tp: int, dp: int, micro_batches: int) -> list[Call]:
         train_step(
             replica,
             optimizer,
-            [ids] * micro_batches,
+            [TokenBatch(ids, ids.numel() * micro_batches * dp)] * micro_batches,
             lr=1e-3,
             clip_grad_norm=1.0,
-            global_batch_tokens=ids.numel() * micro_batches * dp,
             mesh=mesh,
             autocast=nullcontext,
         )

@@ -15,6 +15,7 @@ from mlm.models.registry import build_model
 from mlm.optim.adamw import AdamW, parameter_groups
 from mlm.parallel.rng import RngStreams
 from mlm.plan.flops import model_flops_per_step
+from mlm.train.objectives.next_token import TokenBatch
 from mlm.train.step import train_step
 from tests.dist.meshes import mesh_of
 
@@ -45,10 +46,9 @@ def counted(tp: int, seq_length: int, attention_dropout: float) -> int:
         train_step(
             gpt,
             optimizer,
-            [ids] * BATCH,
+            [TokenBatch(ids, BATCH * seq_length)] * BATCH,
             lr=1e-4,
             clip_grad_norm=1.0,
-            global_batch_tokens=BATCH * seq_length,
             mesh=mesh,
             autocast=nullcontext,
         )

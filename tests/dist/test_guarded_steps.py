@@ -16,12 +16,11 @@ from mlm.parallel.data_parallel import replicate
 from mlm.parallel.device import autocast_for
 from mlm.train.guard import Guard, Scaling, Verdict
 from mlm.train.step import train_step
-from tests.dist.meshes import TINY, mesh_of, tiny_model
+from tests.dist.meshes import mesh_of, tiny_model
 from tests.dist.recording import Recorder, elements
-from tests.dist.test_layout_invariance import GLOBAL_BATCH, micro_batches
+from tests.dist.test_layout_invariance import TOKENS, micro_batches
 
 CPU = torch.device("cpu")
-TOKENS = GLOBAL_BATCH * TINY.seq_length
 
 
 def state_of(model: nn.Module, optimizer: AdamW) -> list[torch.Tensor]:
@@ -46,13 +45,12 @@ def guarded_steps(
         if step in bad and mesh.rank == 1:
             hook = model.get_parameter(bad[step]).register_hook(partial(torch.full_like, fill_value=math.inf))
         scales.append(None if guard.loss_scale is None else guard.loss_scale.item())
-        share, _ = train_step(
+        share, *_ = train_step(
             replica,
             optimizer,
             micro_batches(step, mesh, 4),
             lr=3e-3,
             clip_grad_norm=1.0,
-            global_batch_tokens=TOKENS,
             mesh=mesh,
             autocast=autocast_for(precision, CPU),
             guard=guard,
@@ -136,10 +134,9 @@ def smallest_gradients(scale: float | None) -> float:
     train_step(
         model,
         optimizer,
-        micro_batches(1, mesh, 8),
+        micro_batches(1, mesh, 8, 1_000_000 * TOKENS),  # as one of a million micro batches
         lr=0.0,
         clip_grad_norm=None,
-        global_batch_tokens=1_000_000 * TOKENS,  # as one of a million micro batches
         mesh=mesh,
         autocast=autocast_for("fp16", CPU),
         guard=Guard(mesh.dp, CPU, max_bad_steps=0, scaling=scaling),
@@ -165,7 +162,6 @@ def test_steps_without_a_guard_are_the_same_to_the_bit(pool):
                 micro_batches(step, mesh, 4),
                 lr=3e-3,
                 clip_grad_norm=1.0,
-                global_batch_tokens=TOKENS,
                 mesh=mesh,
                 autocast=nullcontext,
             )

@@ -15,11 +15,13 @@ from mlm.optim.schedule import learning_rate
 from mlm.parallel.data_parallel import replicate
 from mlm.parallel.mesh import Mesh
 from mlm.train.metrics import Window
+from mlm.train.objectives.next_token import TokenBatch
 from mlm.train.step import train_step
 from tests.dist.meshes import TINY, mesh_of, tiny_model, whole_gradients, whole_parameters
 
 STEPS = 20
 GLOBAL_BATCH = 8
+TOKENS = GLOBAL_BATCH * TINY.seq_length
 # Clipping is active in every step: a norm that counted a replicated parameter twice would change them all.
 CLIP = 0.1
 
@@ -36,17 +38,15 @@ def twenty_steps(tp: int, dp: int, micro: int, dtype: torch.dtype, changes: dict
     initial = whole_parameters(model, mesh)
     replica = replicate(model, mesh.dp)
     optimizer = AdamW(parameter_groups(model, 0.01), beta1=0.9, beta2=0.95, eps=1e-8)
-    tokens = GLOBAL_BATCH * TINY.seq_length
-    window = Window(mesh, torch.device("cpu"), tokens=tokens, flops=1.0, hardware_flops=1.0, peak=None)
+    window = Window(mesh, torch.device("cpu"), tokens=TOKENS, flops=1.0, hardware_flops=1.0, peak=None)
     for step in range(1, STEPS + 1):
         lr = learning_rate(step, lr=3e-3, min_lr=3e-4, warmup_steps=5, decay_steps=STEPS)
-        share, norm = train_step(
+        share, norm, _ = train_step(
             replica,
             optimizer,
             micro_batches(step, mesh, micro),
             lr=lr,
             clip_grad_norm=CLIP,
-            global_batch_tokens=tokens,
             mesh=mesh,
             autocast=nullcontext,
         )
@@ -61,11 +61,12 @@ def twenty_steps(tp: int, dp: int, micro: int, dtype: torch.dtype, changes: dict
     }
 
 
-def micro_batches(step: int, mesh: Mesh, micro: int) -> list[Tensor]:
+def micro_batches(step: int, mesh: Mesh, micro: int, global_tokens: int = TOKENS) -> list[TokenBatch]:
     generator = torch.Generator().manual_seed(step)
     ids = torch.randint(0, TINY.vocab_size, (GLOBAL_BATCH, TINY.seq_length + 1), generator=generator)
     mine = GLOBAL_BATCH // mesh.dp.size
-    return list(ids[mesh.dp.rank * mine : (mesh.dp.rank + 1) * mine].split(micro))
+    parts = ids[mesh.dp.rank * mine : (mesh.dp.rank + 1) * mine].split(micro)
+    return [TokenBatch(part, global_tokens) for part in parts]
 
 
 def assert_same_training(
@@ -125,7 +126,6 @@ def replicated_parameters(tp: int, dp: int) -> dict[str, Tensor]:
             micro_batches(step, mesh, 2),
             lr=1e-2,
             clip_grad_norm=1.0,
-            global_batch_tokens=GLOBAL_BATCH * TINY.seq_length,
             mesh=mesh,
             autocast=nullcontext,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from mlm.data.samples import ValidationWindows
 from mlm.optim.adamw import AdamW, parameter_groups
 from mlm.parallel.collectives import all_gathered, all_reduced
 from mlm.parallel.data_parallel import replicate
+from mlm.train.objectives.next_token import TokenBatch, TokenScorer, token_result
 from mlm.train.packing import Packing
 from mlm.train.step import train_step
-from mlm.train.validate import validate_all
+from mlm.train.validate import HeldOut, validate
 from tests.dist.meshes import TINY, mesh_of, tiny_model, whole_gradients
 
 # Lengths of the documents in each sample of 16 tokens.
@@ -77,19 +79,18 @@ def step(tp: int, dp: int, micro: int) -> tuple[float, float, dict[str, Tensor]]
     replica = replicate(model, mesh.dp)
     ids, starts = samples()
     mine = slice(mesh.dp.rank * 4 // dp, (mesh.dp.rank + 1) * 4 // dp)
-    packing = [
-        Packing.of(part, reset_positions=True, reset_attention=True) for part in starts[mine].split(micro)
+    batches = [
+        TokenBatch(part, ids[:, 1:].numel(), Packing.of(begun, reset_positions=True, reset_attention=True))
+        for part, begun in zip(ids[mine].split(micro), starts[mine].split(micro), strict=True)
     ]
-    share, norm = train_step(
+    share, norm, _ = train_step(
         replica,
         AdamW(parameter_groups(model, 0.0), beta1=0.9, beta2=0.95, eps=1e-8),
-        list(ids[mine].split(micro)),
+        batches,
         lr=0.0,
         clip_grad_norm=None,
-        global_batch_tokens=4 * TINY.seq_length,
         mesh=mesh,
         autocast=nullcontext,
-        packing=packing,
     )
     return all_reduced(share, mesh.dp).item(), norm.item(), whole_gradients(model, mesh)
 
@@ -111,11 +112,13 @@ def validation(dp: int, prefix: str, micro: int) -> tuple[float, float, dict[str
     documents = DocumentStream(dataset, 0, dataset.num_documents, 0, shuffle=False)
     windows = ValidationWindows(dataset.tokens, 0, len(dataset.tokens), TINY.seq_length, documents)
     sets = [ValidationSet("a", 0.25, windows), ValidationSet("b", 0.75, windows)]
-    both = {"mesh": mesh, "device": torch.device("cpu"), "autocast": nullcontext, "micro_batch_size": micro}
-    resets = {"reset_positions": True, "reset_attention": True}
-    one = validate_all(model, sets[:1], samples=None, **both, **resets)
-    blend = validate_all(model, sets, samples=3, **both, **resets)
-    return one.nll, one.loss, blend.values()
+    score = TokenScorer(torch.device("cpu"), nullcontext, reset_positions=True, reset_attention=True)
+    alone = [ValidationSet("a", 1.0, windows)]
+    held_out = [HeldOut(each.weight, len(windows), partial(score, model, windows)) for each in sets]
+    one = validate(model, held_out[:1], samples=None, micro_batch_size=micro, mesh=mesh)
+    both = validate(model, held_out, samples=3, micro_batch_size=micro, mesh=mesh)
+    found = token_result(alone, one)
+    return found.values["nll"], found.loss, token_result(sets, both).values
 
 
 def test_validation_scores_each_document_as_if_it_were_alone(pool, tmp_path):

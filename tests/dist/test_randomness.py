@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ import torch.nn.functional as F
 from mlm.data.samples import ValidationWindows
 from mlm.parallel.parameter import initialise, named_declarations
 from mlm.parallel.rng import RngStreams
-from mlm.train.validate import validate
+from mlm.train.objectives.next_token import TokenScorer
+from mlm.train.validate import HeldOut, validate
 from tests.dist.meshes import TINY, mesh_of, tiny_model, whole_parameters
 
 
@@ -155,18 +157,12 @@ def validated(tp: int, dp: int, batch: int, samples: int | None) -> tuple[float,
     tokens = torch.randint(0, TINY.vocab_size, (6 * TINY.seq_length + 6,), generator=generator).numpy()
     windows = ValidationWindows(tokens, 0, len(tokens), TINY.seq_length)
     state = torch.get_rng_state()
-    result = validate(
-        model,
-        windows,
-        samples=samples,
-        micro_batch_size=batch,
-        mesh=mesh,
-        device=torch.device("cpu"),
-        autocast=nullcontext,
-    )
+    score = partial(TokenScorer(torch.device("cpu"), nullcontext), model, windows)
+    held_out = [HeldOut(1.0, len(windows), score)]
+    ((nll, scored),) = validate(model, held_out, samples=samples, micro_batch_size=batch, mesh=mesh)
     assert torch.equal(state, torch.get_rng_state()), "validation draws no random numbers"
     assert model.training, "validation leaves the mode as it was"
-    return result.loss, result.tokens
+    return nll / scored, round(scored)
 
 
 @pytest.mark.parametrize("samples", [None, 5])

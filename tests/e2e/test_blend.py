@@ -40,7 +40,7 @@ if "mlm.train.worker" in sys.orig_argv and os.environ.get("RECORD"):
     inner = module.train_step
     def train_step(model, optimizer, micro_batches, **rest):
         with open(os.path.join(os.environ["RECORD"], os.environ["RANK"]), "a") as file:
-            file.write(json.dumps([row for ids in micro_batches for row in ids.tolist()]) + "\\n")
+            file.write(json.dumps([row for batch in micro_batches for row in batch.ids.tolist()]) + "\\n")
         return inner(model, optimizer, micro_batches, **rest)
     module.train_step = train_step
 """

@@ -13,6 +13,7 @@ from mlm.parallel.device import autocast_for
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
 from mlm.train.guard import Guard, Scaling, Verdict
+from mlm.train.objectives.next_token import TokenBatch
 from mlm.train.profile import StepProfiler
 from mlm.train.step import train_step
 from tests.dist.meshes import TINY
@@ -43,13 +44,12 @@ def losses(
             torch.cuda.synchronize()
             torch.cuda.set_sync_debug_mode("error")
         rng.begin_step(step)
-        share, _ = train_step(
+        share, *_ = train_step(
             model,
             optimizer,
-            [ids],
+            [TokenBatch(ids, 4 * TINY.seq_length)],
             lr=1e-3,
             clip_grad_norm=1.0,
-            global_batch_tokens=4 * TINY.seq_length,
             mesh=mesh,
             autocast=autocast_for(precision, device),
             guard=guard,
@@ -80,10 +80,9 @@ def test_a_profile_splits_the_steps_time_into_kernels_of_each_kind(tmp_path):
             train_step(
                 model,
                 optimizer,
-                [ids],
+                [TokenBatch(ids, 4 * TINY.seq_length)],
                 lr=1e-3,
                 clip_grad_norm=1.0,
-                global_batch_tokens=4 * TINY.seq_length,
                 mesh=Mesh.single(),
                 autocast=nullcontext,
                 span=profiler.span,

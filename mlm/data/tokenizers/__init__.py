@@ -19,6 +19,7 @@ from mlm.data.tokenizers.huggingface import HuggingFaceTokenizer
 from mlm.data.tokenizers.load import (
     FILE_OF_KIND,
     KINDS,
+    SHIPPED,
     SPECS,
     keep_tokenizer,
     kept_files,
@@ -27,15 +28,17 @@ from mlm.data.tokenizers.load import (
 )
 from mlm.data.tokenizers.plain import BYTE_VOCAB_SIZE, ByteTokenizer, CharTokenizer
 from mlm.data.tokenizers.sentencepiece_model import SentencePieceTokenizer
-from mlm.data.tokenizers.wordpiece import WordPieceTokenizer
+from mlm.data.tokenizers.wordpiece import BERT_VOCAB_SIZE, WordPieceTokenizer
 
 __all__ = [
+    "BERT_VOCAB_SIZE",
     "BYTE_VOCAB_SIZE",
     "FILE_OF_KIND",
     "GPT2_FILES",
     "GPT2_FOLDER",
     "GPT2_VOCAB_SIZE",
     "KINDS",
+    "SHIPPED",
     "SPECS",
     "ByteTokenizer",
     "CharTokenizer",

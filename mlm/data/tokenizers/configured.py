@@ -15,7 +15,13 @@ from mlm.data.tokenizers.byte_bpe import read_vocabulary as read_gpt2
 from mlm.data.tokenizers.huggingface import huggingface_fingerprint, read_json, vocabulary_size
 from mlm.data.tokenizers.load import from_file
 from mlm.data.tokenizers.plain import BYTE_VOCAB_SIZE, ByteTokenizer, CharTokenizer
-from mlm.data.tokenizers.wordpiece import read_tokens, wordpiece_fingerprint
+from mlm.data.tokenizers.wordpiece import (
+    BERT_VOCAB,
+    BERT_VOCAB_SIZE,
+    WordPieceTokenizer,
+    read_tokens,
+    wordpiece_fingerprint,
+)
 
 TRAINED_MODEL = "tokenizer.model"
 """File name of the SentencePiece model that is trained when kind=sentencepiece has no path."""
@@ -34,6 +40,8 @@ def vocab_size_of(config: TokenizerConfig) -> int | None:
             return GPT2_VOCAB_SIZE
         case "gpt2" if path is not None:
             return 1 + max(read_gpt2(path).values())
+        case "wordpiece" if path is None:
+            return BERT_VOCAB_SIZE
         case "wordpiece" if path is not None:
             return len(read_tokens(path))
         case "hf" if path is not None:
@@ -56,8 +64,9 @@ def recipe(config: TokenizerConfig, pieces: int) -> dict[str, Any]:
             return {"kind": kind, "pieces": pieces, "options": OPTIONS, "library": library}
         case "sentencepiece" if path is not None:
             return {"kind": kind, "model": sha256_file(path), "library": version("sentencepiece")}
-        case "wordpiece" if path is not None:
-            return {"kind": kind, "file": wordpiece_fingerprint(path), "library": version("tokenizers")}
+        case "wordpiece":
+            file = wordpiece_fingerprint(path or BERT_VOCAB)
+            return {"kind": kind, "file": file, "library": version("tokenizers")}
         case "hf" if path is not None:
             return {"kind": kind, "file": huggingface_fingerprint(path), "library": version("tokenizers")}
     return {"kind": kind}
@@ -73,6 +82,8 @@ def build(config: TokenizerConfig, text: str, folder: Path) -> Tokenizer:
             return ByteTokenizer()
         case "gpt2" if path is None:
             return Gpt2Tokenizer()
+        case "wordpiece" if path is None:
+            return WordPieceTokenizer()
     return from_file(config.kind, path or folder / TRAINED_MODEL)
 
 

@@ -16,7 +16,15 @@ from mlm.data.tokenizers.sentencepiece_model import SentencePieceTokenizer
 from mlm.data.tokenizers.wordpiece import WordPieceTokenizer
 
 KINDS = ("gpt2", "sentencepiece", "char", "byte", "wordpiece", "hf")
-SPECS = ("gpt2", "byte", "sentencepiece:FILE.model", "wordpiece:vocab.txt", "hf:tokenizer.json", "gpt2:DIR")
+SPECS = (
+    "gpt2",
+    "wordpiece",
+    "byte",
+    "sentencepiece:FILE.model",
+    "wordpiece:vocab.txt",
+    "hf:tokenizer.json",
+    "gpt2:DIR",
+)
 """What parse_tokenizer takes. char is not among them: its alphabet is that of one text."""
 FILE_OF_KIND = {
     "gpt2": "the folder of a vocab.json and a merges.txt",
@@ -24,6 +32,8 @@ FILE_OF_KIND = {
     "wordpiece": "BERT's vocab.txt",
     "hf": "a tokenizer.json",
 }
+SHIPPED = ("gpt2", "wordpiece")
+"""Kinds of FILE_OF_KIND whose usual file comes with mlm."""
 # What a file is called in a run's folder.
 _KEPT = {"sentencepiece": "tokenizer.model", "wordpiece": "vocab.txt", "hf": "tokenizer.json"}
 
@@ -57,6 +67,8 @@ def load_tokenizer(description: dict[str, Any], folder: Path | None = None) -> T
             tokenizer = ByteTokenizer()
         case "gpt2" if "path" not in description:
             tokenizer = Gpt2Tokenizer()
+        case "wordpiece" if "path" not in description:
+            tokenizer = WordPieceTokenizer()
         case kind:
             tokenizer = from_file(kind, (folder or Path()) / description["path"])
     if tokenizer.fingerprint != description["fingerprint"]:
@@ -103,6 +115,8 @@ def parse_tokenizer(spec: str, option: str = "--tokenizer") -> Tokenizer:
     kind, _, rest = spec.partition(":")
     if spec == "gpt2":
         return Gpt2Tokenizer()
+    if spec == "wordpiece":
+        return WordPieceTokenizer()
     if spec == "byte":
         return ByteTokenizer()
     where = f"{option}={spec}" if option else spec

@@ -20,12 +20,15 @@ from mlm.data.tokenizers.base import (
 )
 from mlm.data.tokenizers.names import is_control, special_ids
 
+BERT_VOCAB = Path(__file__).parents[1] / "assets" / "bert" / "vocab.txt"
+BERT_VOCAB_SIZE = 30_522
 UNKNOWN = "[UNK]"
 
 
 class WordPieceTokenizer(Tokenizer):
     """BERT's basic tokenizer (Unicode categories, one word per Chinese character) and WordPiece; never exact.
 
+    path: a vocab.txt; None: that of BERT's uncased models, which is shipped.
     A vocabulary without a single capital letter is an uncased one: text is lower-cased and loses its accents.
     eod is [SEP], the end of a text in BERT. Brackets are words of their own, so that no text gives [MASK].
     Raises BadData when the file is missing or no such vocabulary.
@@ -33,11 +36,11 @@ class WordPieceTokenizer(Tokenizer):
 
     kind = "wordpiece"
 
-    def __init__(self, path: str | Path):
+    def __init__(self, path: str | Path | None = None):
         from tokenizers import Tokenizer as Pipeline
         from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-        self.path = Path(path)
+        self.path = BERT_VOCAB if path is None else Path(path)
         tokens = read_tokens(self.path)
         vocab = {token: number for number, token in enumerate(tokens)}
         self.lowercase = not any(token != token.lower() and not is_control(token) for token in tokens)
@@ -86,7 +89,8 @@ class WordPieceTokenizer(Tokenizer):
         return self._tokens[token]
 
     def describe(self) -> dict[str, Any]:
-        return {**super().describe(), "path": str(self.path.absolute())}
+        path = {} if self.path == BERT_VOCAB else {"path": str(self.path.absolute())}
+        return {**super().describe(), **path}
 
 
 def read_tokens(path: Path) -> list[str]:

@@ -32,6 +32,13 @@ SHAPES = {
     "gpt2_tiny": (2, 64, 4, 64, 257, 264),
     "gpt2_quickstart": (2, 192, 4, 128, 2048, 2048),
     "gpt2_shakespeare_char": (4, 128, 4, 64, 65, 66),
+    # Paper, Table 4; Devlin et al. 2018.
+    "bert_336m": (24, 1024, 16, 512, 30522, 30592),
+    "bert_1b": (24, 2048, 32, 512, 30522, 30592),
+    "bert_4b": (48, 2560, 40, 512, 30522, 30592),
+    "bert_110m": (12, 768, 12, 512, 30522, 30592),
+    "bert_small_cpu": (4, 256, 4, 128, 30522, 30592),
+    "bert_tiny": (2, 128, 4, 128, 30522, 30592),
 }
 
 
@@ -39,7 +46,8 @@ def test_the_groups_and_their_options_are_these() -> None:
     assert {name: [o.name for o in group.options] for name, group in GROUPS.items()} == {
         "tokenizer": ["byte", "char", "gpt2", "hf", "sentencepiece", "wordpiece"],
         "data": ["blend", "indexed", "shakespeare"],
-        "optim": ["megatron_gpt2"],
+        "objective": ["masked_lm", "next_token"],
+        "optim": ["megatron_bert", "megatron_gpt2"],
         "precision": ["auto", "bf16", "fp16", "fp32"],
         "parallel": ["default"],
         "launch": ["auto", "dry_run", "join", "local", "slurm"],

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlm.corpus.sentences import SentenceCounts, split_sentences
+from mlm.data.sentences import SentenceCounts, split_sentences
 from mlm.data.tokenizers import Gpt2Tokenizer
 
 

@@ -66,7 +66,7 @@ def test_a_study_s_points_are_named_by_file_line_and_number(refused, tmp_path):
     assert f"model.num_heads=4 ({path}:7 point 2) is not a multiple of tp=3" in said
     assert f"optim.lr=fast ({path}:8 point 3)" in said
     assert f"model.hiden_size=8 ({path}:9 point 4)" in said
-    assert f"optim.warmup_steps=7 ({path}, all points) leaves no step for the cosine" in said
+    assert f"optim.warmup_steps=7 ({path}, all points) leaves no step for the decay" in said
     assert "\n seed=x is not" in said, "what was typed is nothing that the file has wrong"
 
 

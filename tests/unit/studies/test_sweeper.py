@@ -85,7 +85,7 @@ def test_a_list_is_one_value_and_text_that_hydra_cannot_read_is_left_as_it_is():
     ("arguments", "says"),
     [
         (["optim.lr=interval(0,1)"], "is a range without steps"),
-        (["model=glob(bert_*)"], "matches nothing"),
+        (["model=glob(bart_*)"], "matches nothing"),
         (["seed=range(2000)"], "makes 2,000 points, and a sweep takes 1,000"),
     ],
 )

@@ -17,6 +17,7 @@ from mlm.optim.adamw import AdamW, parameter_groups
 from mlm.parallel.mesh import Mesh, build_mesh
 from mlm.parallel.rng import RngStreams
 from mlm.plan.flops import model_flops_per_step
+from mlm.train.objectives.next_token import TokenBatch
 from mlm.train.step import train_step
 
 
@@ -45,10 +46,9 @@ def test_the_formula_is_what_torch_counts_in_a_step_of_the_shipped_models(name: 
             train_step(
                 model,
                 optimizer,
-                [ids] * batch,
+                [TokenBatch(ids, batch * config.seq_length)] * batch,
                 lr=1e-4,
                 clip_grad_norm=1.0,
-                global_batch_tokens=batch * config.seq_length,
                 mesh=mesh,
                 autocast=nullcontext,
             )

@@ -12,6 +12,7 @@ from mlm.models.registry import build_model
 from mlm.optim.adamw import AdamW, parameter_groups
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
+from mlm.train.objectives.next_token import TokenBatch
 from mlm.train.packing import WHOLE, Packing
 from mlm.train.step import train_step
 
@@ -34,16 +35,15 @@ def test_a_packed_step_asks_nothing_of_a_device(dropout):
     # On meta a tensor has no value: whatever asks for one (item, if, boolean mask) raises.
     ids = torch.empty(2, config.seq_length + 1, dtype=torch.long, device="meta")
     starts = torch.empty(2, config.seq_length, dtype=torch.long, device="meta")
-    share, norm = train_step(
+    packing = Packing.of(starts, reset_positions=True, reset_attention=True)
+    share, norm, _ = train_step(
         model,
         AdamW(parameter_groups(model, 0.01), beta1=0.9, beta2=0.999, eps=1e-8),
-        [ids, ids],
+        [TokenBatch(ids, 4 * config.seq_length, packing)] * 2,
         lr=1e-4,
         clip_grad_norm=1.0,
-        global_batch_tokens=4 * config.seq_length,
         mesh=mesh,
         autocast=nullcontext,
-        packing=[Packing.of(starts, reset_positions=True, reset_attention=True)] * 2,
     )
     assert share.is_meta
     assert norm.is_meta

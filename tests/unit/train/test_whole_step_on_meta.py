@@ -20,6 +20,7 @@ from mlm.parallel.rng import RngStreams
 from mlm.plan.flops import model_flops_per_step
 from mlm.plan.parameters import count_parameters as planned_parameters
 from mlm.train.guard import Guard, Scaling
+from mlm.train.objectives.next_token import TokenBatch
 from mlm.train.step import train_step
 from tests.dist.recording import Recorder, elements
 
@@ -50,10 +51,9 @@ def test_a_step_of_the_8b_at_tp_8_holds_and_sends_what_the_paper_says(rank_of_8)
         train_step(
             model,
             optimizer,
-            [ids],
+            [TokenBatch(ids, batch * seq)],
             lr=1e-4,
             clip_grad_norm=1.0,
-            global_batch_tokens=batch * seq,
             mesh=mesh,
             autocast=nullcontext,
         )
@@ -75,13 +75,12 @@ def test_the_step_asks_nothing_of_a_device_with_two_dropout_streams_and_a_guard(
     scaling = Scaling(initial=2.0**16, growth_steps=4, floor=1.0) if precision == "fp16" else None
     guard = Guard(mesh.dp, torch.device("meta"), max_bad_steps=0, scaling=scaling)
     rng.begin_step(1)
-    share, norm = train_step(
+    share, norm, _ = train_step(
         model,
         optimizer,
-        [ids, ids],
+        [TokenBatch(ids, 4 * model_config.seq_length)] * 2,
         lr=1e-4,
         clip_grad_norm=1.0,
-        global_batch_tokens=4 * model_config.seq_length,
         mesh=mesh,
         autocast=nullcontext,
         guard=guard,
