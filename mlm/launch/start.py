@@ -159,7 +159,7 @@ class _Job:
 
         Raises ConfigError or LaunchError when nothing was started.
         """
-        from mlm.launch.slurm_run import OnSlurm
+        from mlm.launch.slurm.run import OnSlurm
 
         for warning in self.launch.warnings:
             self._say(f"warning: {warning}")

@@ -27,7 +27,7 @@ from mlm.errors import ConfigError, Problem
 from mlm.eval import checks as names
 from mlm.launch.machine import detect_machine
 from mlm.launch.refusal import format_problems
-from mlm.launch.sweep import composed
+from mlm.launch.sweep.start import composed
 from mlm.launch.training import TRAIN
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ import pytest
 from mlm.cli.train import main
 from mlm.config.schema import TrainConfig
 from mlm.launch.machine import detect_machine
-from mlm.launch.sweep import Sweep, composed
-from mlm.launch.sweep_check import published_key
+from mlm.launch.sweep.check import published_key
+from mlm.launch.sweep.start import Sweep, composed
 from mlm.launch.training import TRAIN
 from mlm.plan.flops import model_flops_per_step
 from mlm.plan.parameters import count_parameters

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from mlm.launch.slurm_job import why_cancelled
-from mlm.launch.slurm_run import suspects
-from mlm.launch.slurm_step import ended_tasks, true_code
+from mlm.launch.slurm.job import why_cancelled
+from mlm.launch.slurm.run import suspects
+from mlm.launch.slurm.step import ended_tasks, true_code
 from tests.unit.launch.slurm_commands import FakeSlurm, submit
 
 # Lines as Slurm 22.05 writes them.

@@ -12,9 +12,9 @@ from rich.text import Text
 from mlm.launch.fit import gib
 from mlm.launch.machine import Machine
 from mlm.launch.plan_text import USUAL_DEVICES, plan_console
-from mlm.launch.sweep_check import CheckedPoint
-from mlm.launch.sweep_folder import shown_path
-from mlm.launch.sweep_text import states
+from mlm.launch.sweep.check import CheckedPoint
+from mlm.launch.sweep.folder import shown_path
+from mlm.launch.sweep.text import states
 from mlm.plan.flops import model_flops_per_step, outputs_per_sample
 from mlm.plan.memory import ACTIVATIONS_NOTE, static_memory
 from mlm.plan.parameters import count_parameters

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from mlm.config.names import alternatives
 from mlm.errors import LaunchError, Problem
-from mlm.launch import slurm_queue
 from mlm.launch.machine import Machine
-from mlm.launch.slurm import Allocation, find_allocation
+from mlm.launch.slurm import queue
+from mlm.launch.slurm.environment import Allocation, find_allocation
 
 if TYPE_CHECKING:
     from mlm.launch.preflight import Layout
@@ -74,19 +74,19 @@ def _gpus(
     environment: Mapping[str, str],
     tool: str,
     problems: list[Problem],
-) -> tuple[tuple[int, ...], slurm_queue.Partition | None]:
+) -> tuple[tuple[int, ...], queue.Partition | None]:
     """Numbers of GPUs that nodes have, as far as they are known, and the partition that a new job goes to."""
-    if not slurm_queue.has_command(tool, environment):
+    if not queue.has_command(tool, environment):
         wrong = f"needs {tool}, which is not on the PATH here"
         remedy = "type it on a machine of the Slurm cluster; launch=dry_run shows the plan anywhere"
         problems.append(Problem("launch=slurm", wrong, remedy))
         return (), None
     if allocation is not None:
-        known = allocation.gpus_per_node or slurm_queue.gpus_of_job(allocation.job_id, environment)
+        known = allocation.gpus_per_node or queue.gpus_of_job(allocation.job_id, environment)
         known = known or len(machine.accelerators)
         return ((known,) if known else ()), None
     try:
-        partitions = slurm_queue.partitions(environment)
+        partitions = queue.partitions(environment)
     except LaunchError as error:
         problems.append(Problem("launch=slurm", str(error), "ask whoever runs the cluster"))
         return (), None
@@ -194,7 +194,7 @@ def _does_not_divide(processes: int, per_node: int, shared: int) -> list[Problem
     return [Problem(f"tp*pp*dp={processes}", wrong, remedy)]
 
 
-def _beyond_partition(found: SlurmPlan, partition: slurm_queue.Partition | None) -> list[Problem]:
+def _beyond_partition(found: SlurmPlan, partition: queue.Partition | None) -> list[Problem]:
     if partition is None or found.nodes <= partition.nodes:
         return []
     wrong = f"needs {_nodes(found)}, and partition {partition.name} has {partition.nodes}"

@@ -15,9 +15,9 @@ from mlm.launch.command import Command, Say
 from mlm.launch.preflight import Launch
 from mlm.launch.refusal import EXIT_REFUSED
 from mlm.launch.resume import AUTO
-from mlm.launch.slurm_job import Job, Submitted, see_out, submit, why_cancelled
-from mlm.launch.slurm_plan import SlurmPlan
-from mlm.launch.slurm_step import StepOutcome, command_line, ended_tasks, run_step, true_code
+from mlm.launch.slurm.job import Job, Submitted, see_out, submit, why_cancelled
+from mlm.launch.slurm.plan import SlurmPlan
+from mlm.launch.slurm.step import StepOutcome, command_line, ended_tasks, run_step, true_code
 from mlm.launch.stopped import EXIT_SAVED
 from mlm.launch.verdict import is_consequence
 

@@ -10,7 +10,7 @@ import pytest
 
 from mlm.errors import Problem
 from mlm.launch.refusal import format_problems
-from mlm.launch.sweep_child import Ended, verdict
+from mlm.launch.sweep.child import Ended, verdict
 
 
 def fail(run_dir: Path, rank: int, kind: str, message: str, time_s: float) -> None:

@@ -13,10 +13,10 @@ from mlm.errors import ConfigError, LaunchError, Problem
 from mlm.launch.command import Command
 from mlm.launch.machine import Machine, detect_machine
 from mlm.launch.refusal import EXIT_REFUSED
-from mlm.launch.slurm_queue import is_active
+from mlm.launch.slurm.queue import is_active
 from mlm.launch.step import Step, find_step
-from mlm.launch.sweep_check import CheckedPoint, Checker, published_key, study_problems
-from mlm.launch.sweep_folder import carry_over, choose_folder, shown_path
+from mlm.launch.sweep.check import CheckedPoint, Checker, published_key, study_problems
+from mlm.launch.sweep.folder import carry_over, choose_folder, shown_path
 from mlm.studies.definition import Definition, read_definition
 from mlm.studies.identity import asked, config_hash
 from mlm.studies.record import Point, RunState, Study
@@ -51,12 +51,12 @@ def start_sweep(
     planned = _planned(folder, sweep, typed, config_dirs)
     is_queued = partial(_is_queued, environment=environment)
     if any(point.config.launch.mode == "dry_run" for point in points):
-        from mlm.launch.sweep_plan import show_sweep
+        from mlm.launch.sweep.plan import show_sweep
 
         carry_over(planned, is_queued)
         show_sweep(planned, points, machine)
         return 0
-    from mlm.launch.sweep_run import run_sweep
+    from mlm.launch.sweep.run import run_sweep
 
     here = {point.label: point.machine_problems for point in points if point.machine_problems}
     return run_sweep(planned, here, sweep.drive, is_queued)

@@ -11,9 +11,9 @@ from typing import Any
 
 from mlm.errors import ConfigError, Problem
 from mlm.launch import rundir
-from mlm.launch.sweep_child import Listener, listening, run_child, verdict
-from mlm.launch.sweep_folder import carry_over, folder_problems, locked, shown_path
-from mlm.launch.sweep_text import show_summary
+from mlm.launch.sweep.child import Listener, listening, run_child, verdict
+from mlm.launch.sweep.folder import carry_over, folder_problems, locked, shown_path
+from mlm.launch.sweep.text import show_summary
 from mlm.studies.identity import is_finished
 from mlm.studies.record import (
     FINISHED,

@@ -97,7 +97,7 @@ def test_gpus_are_asked_for_where_the_processes_use_them(slurm: FakeSlurm, tmp_p
     assert problems == []
     assert launch.slurm is not None
 
-    from mlm.launch.slurm_job import Job, job_text
+    from mlm.launch.slurm.job import Job, job_text
 
     job = Job("x", "mlm-train", launch.slurm, asked.launch, ["-m", "x"], tmp_path / "50%", "", tmp_path)
     asks = directives(job_text(job))
@@ -163,7 +163,7 @@ def test_waiting_ends_with_what_became_of_the_run(
     expected: int,
     said: str,
 ) -> None:
-    monkeypatch.setattr("mlm.launch.slurm_job.VISIBLE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("mlm.launch.slurm.job.VISIBLE_TIMEOUT_S", 0.1)
     folder = tmp_path / "a run"
     script = ["#!/bin/bash", f'printf "%s\\n" "$@" >> {slurm.folder}/sbatch.called', "echo 4711"]
     script += [f'echo "{log}" > "{folder}/slurm-4711.log"'] if log else []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlm.errors import ConfigError
-from mlm.launch.sweep_folder import carry_over, choose_folder, folder_problems, locked, shown_path
+from mlm.launch.sweep.folder import carry_over, choose_folder, folder_problems, locked, shown_path
 from mlm.studies import record
 from mlm.studies.record import write_study
 from tests.unit.studies.writing import finish, planned

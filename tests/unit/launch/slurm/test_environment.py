@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlm.launch.slurm import expand_counts, expand_hosts, find_task, rendezvous_variables
+from mlm.launch.slurm.environment import expand_counts, expand_hosts, find_task, rendezvous_variables
 from tests.unit.launch.test_step import SRUN
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from mlm.config.schema import TrainConfig
 from mlm.errors import LaunchError, Problem
-from mlm.launch import slurm_queue
 from mlm.launch.machine import Machine
-from mlm.launch.slurm import find_allocation, find_task
-from mlm.launch.slurm_plan import SlurmPlan, plan
+from mlm.launch.slurm import queue
+from mlm.launch.slurm.environment import find_allocation, find_task
+from mlm.launch.slurm.plan import SlurmPlan, plan
 from tests.unit.launch.machines import LAPTOP, config
 from tests.unit.launch.slurm_commands import FakeSlurm
 from tests.unit.launch.test_step import SALLOC_SHELL, SRUN
@@ -211,24 +211,24 @@ def test_a_task_has_cores_of_its_own_when_no_other_is_bound_to_them(kind: str, c
     ],
 )
 def test_gpus_among_generic_resources(gres: str, gpus: int) -> None:
-    assert slurm_queue.gpus_in(gres) == gpus
+    assert queue.gpus_in(gres) == gpus
 
 
 def test_partitions_sum_their_kinds_of_nodes(slurm: FakeSlurm) -> None:
-    found = slurm_queue.partitions(slurm.environment)
-    assert found["gpu"] == slurm_queue.Partition("gpu", 64, (8,), is_default=True)
-    assert found["mixed"] == slurm_queue.Partition("mixed", 14, (4, 8))
+    found = queue.partitions(slurm.environment)
+    assert found["gpu"] == queue.Partition("gpu", 64, (8,), is_default=True)
+    assert found["mixed"] == queue.Partition("mixed", 14, (4, 8))
     assert found["cpu"].gpus == ()
 
 
 def test_a_job_is_active_while_the_queue_lists_it(slurm: FakeSlurm) -> None:
     slurm.command("squeue", prints="PENDING")
-    assert slurm_queue.is_active("5", slurm.environment)
+    assert queue.is_active("5", slurm.environment)
     assert "--jobs=5" in slurm.called("squeue")
     slurm.command("squeue")
-    assert not slurm_queue.is_active("5", slurm.environment)
+    assert not queue.is_active("5", slurm.environment)
     slurm.command("squeue", complains="slurm_load_jobs error: Invalid job id specified", code=1)
-    assert not slurm_queue.is_active("5", slurm.environment)
+    assert not queue.is_active("5", slurm.environment)
     slurm.command("squeue", complains="slurm_load_jobs error: Unable to contact slurm controller", code=1)
     with pytest.raises(LaunchError, match="Unable to contact slurm controller"):
-        slurm_queue.is_active("5", slurm.environment)
+        queue.is_active("5", slurm.environment)

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from mlm.config.schema import LaunchConfig
 from mlm.errors import ConfigError, LaunchError, Problem
-from mlm.launch import slurm_queue
 from mlm.launch.command import Say
 from mlm.launch.rundir import JOB_FILE, JOB_ID_FILE
-from mlm.launch.slurm_plan import SlurmPlan
-from mlm.launch.slurm_step import StepOutcome, srun_options
+from mlm.launch.slurm import queue
+from mlm.launch.slurm.plan import SlurmPlan
+from mlm.launch.slurm.step import StepOutcome, srun_options
 
 LOG_PATTERN = "slurm-%j.log"
 """Name of a job's log in the run directory; %j is the job's number."""
@@ -150,7 +150,7 @@ def see_out(submitted: Submitted, environment: Mapping[str, str]) -> StepOutcome
             return
         received.append(signal.Signals(number))
         with contextlib.suppress(LaunchError):
-            slurm_queue.ask(["scancel", submitted.job_id], environment)
+            queue.ask(["scancel", submitted.job_id], environment)
 
     before = {number: signal.signal(number, cancel) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -19,8 +19,8 @@ from typing import IO
 
 from mlm.errors import LaunchError
 from mlm.failures import FAILURES_ARE_READ, read_failures
-from mlm.launch import slurm_queue
-from mlm.launch.slurm_plan import SlurmPlan
+from mlm.launch.slurm import queue
+from mlm.launch.slurm.plan import SlurmPlan
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _ENDED = re.compile(
@@ -144,11 +144,10 @@ class _Step:
         """SIGTERM to every task. srun itself, on a SIGTERM, would kill them at once."""
         list_steps = ["squeue", "--steps", "--noheader", f"--jobs={self.job_id}", "--format=%i|%j"]
         try:
-            listed = slurm_queue.ask(list_steps, self.environment).stdout.split()
+            listed = queue.ask(list_steps, self.environment).stdout.split()
             ours = [line.partition("|")[0] for line in listed if line.endswith(f"|{self.name}")]
             sent = [
-                slurm_queue.ask(["scancel", "--signal=TERM", step], self.environment).returncode
-                for step in ours
+                queue.ask(["scancel", "--signal=TERM", step], self.environment).returncode for step in ours
             ]
         except LaunchError:
             return False
