@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlm.data.tokenizers import Tokenizer
-from mlm.finetune.encode import Batch, Controls, Ids, PairSequence, collate, pair_sequence
+from mlm.finetune.encode import Controls, Ids, LabelledBatch, PairSequence, collate, pair_sequence
 from mlm.finetune.examples import ChoiceExample
 
 _BLANK = re.compile(r"_+(?:\s+_+)*")
@@ -22,14 +20,6 @@ def question_with_option(question: str, option: str) -> str:
     """The option in place of the question's blank (the first run of underscores), or behind the question."""
     filled, blanks = _BLANK.subn(lambda _: option, question, count=1)
     return filled if blanks else f"{question} {option}"
-
-
-@dataclass(frozen=True)
-class ChoiceBatch:
-    """n questions with k options. sequences: [n * k, seq], those of a question together; answers [n]."""
-
-    sequences: Batch
-    answers: NDArray[np.int64]
 
 
 class EncodedChoices:
@@ -61,16 +51,26 @@ class EncodedChoices:
     def __len__(self) -> int:
         return len(self.examples)
 
+    @property
+    def sequences_per_sample(self) -> int:
+        """One for each option."""
+        return self.options
+
+    def length(self, example: int) -> int:
+        """Tokens of the longest sequence of a question."""
+        longest = max(len(ending) for ending in self._endings[example])
+        return min(self.limit, len(self._passages[example]) + longest + 3)
+
     def sequence(self, example: int, option: int) -> PairSequence:
         """The sequence of one option of a question."""
         ending = self._endings[example][option]
         return pair_sequence(self._passages[example][: self.limit - 3 - len(ending)], ending, self.controls)
 
-    def batch(self, examples: Sequence[int]) -> ChoiceBatch:
+    def batch(self, examples: Sequence[int]) -> LabelledBatch:
         """The questions with these numbers."""
         rows = [self.sequence(example, option) for example in examples for option in range(self.options)]
         answers = np.asarray([self.examples[example].answer for example in examples], dtype=np.int64)
-        return ChoiceBatch(collate(rows, self.controls.pad, self.limit), answers)
+        return LabelledBatch(collate(rows, self.controls.pad, self.limit), answers)
 
     def describe_cuts(self) -> str:
         """How many questions lost what, for people."""

@@ -80,6 +80,25 @@ class Batch:
     real: NDArray[np.bool_]
 
 
+@dataclass(frozen=True)
+class LabelledBatch:
+    """Samples and what is right for each. sequences: one or more of a sample, together.
+
+    targets: [samples] numbers of options or classes, or [samples, 2] first and last position of an answer.
+    answerable: of spans, where one may begin or end, [samples, seq]; None elsewhere.
+    """
+
+    sequences: Batch
+    targets: NDArray[np.int64]
+    answerable: NDArray[np.bool_] | None = None
+
+    @property
+    def inputs(self) -> tuple[NDArray[np.int64] | NDArray[np.bool_], ...]:
+        """What a model's scores() takes."""
+        parts = (self.sequences.ids, self.sequences.segments, self.sequences.real)
+        return parts if self.answerable is None else (*parts, self.answerable)
+
+
 def collate(sequences: Sequence[PairSequence], pad: int, limit: int) -> Batch:
     """One batch; limit: the widest that the model reads."""
     longest = max(len(sequence.ids) for sequence in sequences)

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlm.data.tokenizers import Tokenizer
-from mlm.finetune.encode import Batch, Controls, collate, cut_longer_first, pair_sequence
+from mlm.finetune.encode import Controls, LabelledBatch, collate, cut_longer_first, pair_sequence
 from mlm.finetune.examples import PairExample
-
-
-@dataclass(frozen=True)
-class PairBatch:
-    """n pairs. sequences: [n, seq]; labels [n]."""
-
-    sequences: Batch
-    labels: NDArray[np.int64]
 
 
 class EncodedPairs:
@@ -39,11 +29,17 @@ class EncodedPairs:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def batch(self, examples: Sequence[int]) -> PairBatch:
+    sequences_per_sample = 1
+
+    def length(self, example: int) -> int:
+        """Tokens of a pair's sequence."""
+        return sum(len(text) for text in self._texts[example]) + 3
+
+    def batch(self, examples: Sequence[int]) -> LabelledBatch:
         """The pairs with these numbers."""
         rows = [pair_sequence(*self._texts[example], self.controls) for example in examples]
         labels = np.asarray([self.examples[example].label for example in examples], dtype=np.int64)
-        return PairBatch(collate(rows, self.controls.pad, self.limit), labels)
+        return LabelledBatch(collate(rows, self.controls.pad, self.limit), labels)
 
     def describe_cuts(self) -> str:
         """How many pairs were cut, for people."""

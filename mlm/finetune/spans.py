@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlm.data.tokenizers import Tokenizer
-from mlm.finetune.encode import Batch, Controls, Ids, collate, pair_sequence
+from mlm.finetune.encode import Controls, Ids, LabelledBatch, collate, pair_sequence
 from mlm.finetune.examples import SpanExample
 
 DOC_STRIDE = 128
@@ -30,17 +30,6 @@ class Window:
     start: int
     stop: int
     target: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class SpanBatch:
-    """n windows. sequences: [n, seq]; answerable: where a span may begin or end, [CLS] and the context;
-    targets: first and last position of the answer, [n, 2].
-    """
-
-    sequences: Batch
-    answerable: NDArray[np.bool_]
-    targets: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -98,12 +87,18 @@ class EncodedSpans:
         self.contexts_split += len(pieces) > 1
         self.answers_lost += bool(self.examples[number].answers) and not found
 
+    sequences_per_sample = 1
+
+    def length(self, window: int) -> int:
+        """Tokens of a window's sequence."""
+        return self.context_at(window) + self.windows[window].stop - self.windows[window].start + 1
+
     def context_at(self, window: int) -> int:
         """Position in the window's sequence at which its context begins."""
         return len(self._questions[self.windows[window].example]) + 2
 
-    def batch(self, windows: Sequence[int]) -> SpanBatch:
-        """The windows with these numbers."""
+    def batch(self, windows: Sequence[int]) -> LabelledBatch:
+        """The windows with these numbers; a span may begin and end at [CLS] and in the context."""
         rows = []
         for number in windows:
             window = self.windows[number]
@@ -119,7 +114,7 @@ class EncodedSpans:
         targets = np.asarray([self.windows[number].target for number in windows], dtype=np.int64).reshape(
             -1, 2
         )
-        return SpanBatch(sequences, answerable, targets)
+        return LabelledBatch(sequences, targets, answerable)
 
     def predict(
         self, start_scores: Sequence[NDArray[np.floating]], end_scores: Sequence[NDArray[np.floating]]

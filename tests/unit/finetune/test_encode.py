@@ -100,7 +100,7 @@ def test_pairs_are_sequences_with_segments_and_padding_that_is_not_real(words: W
     assert batch.sequences.real[0].tolist() == [True] * 6 + [False] * 7
     assert text_of(words, batch.sequences.ids[1]) == f"[CLS] {w(0, 5)} [SEP] {w(20, 25)} [SEP]"
     assert batch.sequences.real[1].all()
-    assert batch.labels.tolist() == [1, 0]
+    assert batch.targets.tolist() == [1, 0]
     assert encoded.cut == 1
     assert "1 of 2 pairs" in encoded.describe_cuts()
 
@@ -127,7 +127,7 @@ def test_a_long_passage_is_cut_and_question_and_option_are_kept_whole(words: Wor
     assert rows[0] == f"[CLS] {w(0, 18)} [SEP] w150 w151 w190 [SEP]"
     assert rows[1] == f"[CLS] {w(0, 17)} [SEP] w150 w151 w191 w192 [SEP]"
     assert rows[7] == f"[CLS] {short} [SEP] w150 w151 w194 [SEP]"
-    assert batch.answers.tolist() == [1, 3]
+    assert batch.targets.tolist() == [1, 3]
     # Of a question without end the end is kept, where the option stands.
     last = encoded.sequence(2, 1)
     assert text_of(words, last.ids).endswith(f"[SEP] {w(142, 150)} w191 w192 [SEP]")
