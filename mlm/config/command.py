@@ -41,6 +41,8 @@ TRAIN = Spec(
         "sweep_dir",
         "init_from",
         "eval.task_paths",
+        "finetune.train_path",
+        "finetune.dev_path",
     ),
 )
 EVAL = Spec("mlm-eval", "eval", EvalConfig, check_evaluation, ("checkpoint", "task_paths", "out"))

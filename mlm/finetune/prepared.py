@@ -4,44 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from mlm.data.prepared import PreparedData, PreparedDataset
 from mlm.data.split import NAMES
-from mlm.finetune.encode import LabelledBatch
 
 
-class Samples(Protocol):
-    """Encoded samples."""
-
-    def __len__(self) -> int: ...
-
-    def batch(self, samples: list[int], /) -> LabelledBatch: ...
-
-
-def fingerprint_of(train: Samples, dev: Samples) -> str:
-    """sha256 of all that training and evaluation see: ids, segments and what is right."""
+def fingerprint_of(*files: Sequence[Any]) -> str:
+    """sha256 of the examples of several files."""
     whole = hashlib.sha256()
-    for encoded in (train, dev):
-        whole.update(len(encoded).to_bytes(8, "little"))
-        for sample in range(len(encoded)):
-            batch = encoded.batch([sample])
-            for array in (*batch.inputs, batch.targets):
-                whole.update(array.shape[-1].to_bytes(8, "little") + array.tobytes())
+    for examples in files:
+        whole.update(len(examples).to_bytes(8, "little"))
+        for example in examples:
+            content = repr(example).encode()
+            whole.update(len(content).to_bytes(8, "little") + content)
     return whole.hexdigest()
 
 
 def prepared(
     task: str,
     source: str,
-    train: Samples,
-    dev: Samples,
+    fingerprint: str,
+    train_samples: int,
+    dev_samples: int,
     tokenizer: dict[str, Any],
     seq_length: int,
     model_vocab_size: int,
 ) -> PreparedData:
-    """The run's data. tokenizer: as it describes itself; seq_length: tokens of a sequence at most."""
-    counts = dict(zip(NAMES, (len(train), len(dev), 0), strict=True))
+    """The run's data. fingerprint: fingerprint_of its examples; tokenizer: as it describes itself; seq_length: tokens of a sequence at most."""
+    counts = dict(zip(NAMES, (train_samples, dev_samples, 0), strict=True))
     return PreparedData(
         source=source,
         embedded=False,
@@ -57,6 +49,6 @@ def prepared(
         ),
         tokenizer=tokenizer,
         seq_length=seq_length,
-        fingerprint=fingerprint_of(train, dev),
+        fingerprint=fingerprint,
         ln_vocab=math.log(model_vocab_size),
     )

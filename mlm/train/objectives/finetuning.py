@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,7 @@ from mlm.errors import DataError
 from mlm.eval.predict import Encoded, on_device, predict
 from mlm.finetune.prepared import fingerprint_of
 from mlm.finetune.tasks import TASKS
-from mlm.train.objectives.base import Figure, Setting, ValidationResult
-
-FIGURES = (Figure("train_accuracy", "right {:.1%}"),)
-"""Of the samples of a step, with dropout: the right option, class, or beginning and end."""
+from mlm.train.objectives.base import Setting, ValidationResult
 
 
 @dataclass(frozen=True)
@@ -51,42 +48,45 @@ class FineTuning:
     takes the next numbers, so that none is dropped at an epoch's end.
     """
 
-    figures: Sequence[Figure] = FIGURES
+    figures: Sequence[str] = ("train_accuracy",)
+    """Of the samples of a step, with dropout: the right option, class, or beginning and end."""
 
     def __init__(self, setting: Setting):
         config = setting.config
         self.setting, self.task = setting, TASKS[config.objective.name]
-        self.tokenizer = load_tokenizer(setting.data.tokenizer, setting.run_dir)
-        self.train = self._encoded(config.finetune.train_path, training=True)
-        self.dev = self._encoded(config.finetune.dev_path, training=False)
-        self.order = SampleOrder(len(self.train), 1, config.seed)
-        if (now := fingerprint_of(self.train, self.dev)) != setting.data.fingerprint:
+        tokenizer = load_tokenizer(setting.data.tokenizer, setting.run_dir)
+        examples = []
+        for path, training in ((config.finetune.train_path, True), (config.finetune.dev_path, False)):
+            assert path is not None, "the launcher refuses a fine-tuning without files"
+            examples.append(self.task.read(Path(path), training=training).examples)
+        if (now := fingerprint_of(*examples)) != setting.data.fingerprint:
             raise DataError(
                 f"{config.finetune.train_path} or {config.finetune.dev_path} has changed since this run began "
                 f"(fingerprint {now[:12]}, was {setting.data.fingerprint[:12]}): put the files back, or begin "
                 "a new run"
             )
-
-    def _encoded(self, path: str | None, *, training: bool) -> Encoded:
-        assert path is not None, "the launcher refuses a fine-tuning without files"
-        finetune, model = self.setting.config.finetune, self.setting.config.model
-        limit = finetune.seq_length or model.seq_length
-        examples = self.task.read(Path(path), training=training).examples
-        encoded: Encoded = self.task.encode(examples, self.tokenizer, limit)
-        return encoded
+        limit = config.finetune.seq_length or config.model.seq_length
+        self.train: Encoded = self.task.encode(examples[0], tokenizer, limit)
+        self.dev: Encoded = self.task.encode(examples[1], tokenizer, limit)
+        self.order = SampleOrder(len(self.train), 1, config.seed)
+        lengths = [self.train.length(sample) for sample in range(len(self.train))]
+        self._mean_length = round(sum(lengths) / len(lengths))
 
     @property
     def sequences(self) -> tuple[int, int]:
         """As Objective.sequences; their mean length in the training file, padding left out."""
-        lengths = [self.train.length(sample) for sample in range(len(self.train))]
         batch = self.setting.config.train.global_batch_size
-        return batch * self.train.sequences_per_sample, round(sum(lengths) / len(lengths))
+        return batch * self.train.sequences_per_sample, self._mean_length
 
     @property
     def tokens_per_step(self) -> int:
         """As Objective.tokens_per_step: the mean step's, padding left out."""
         count, length = self.sequences
         return count * length
+
+    def said(self, figures: Sequence[float]) -> str:
+        """As Objective.said."""
+        return f"right {figures[0]:.1%}"
 
     def micro_batches(self, numbers: NDArray[np.int64]) -> list[LabelledMicroBatch]:
         """As Objective.micro_batches; each is as wide as its longest sequence."""
