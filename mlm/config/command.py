@@ -8,7 +8,7 @@ from typing import Generic
 
 from mlm.config.checks import check, check_evaluation
 from mlm.config.fields import C
-from mlm.config.schema import EvalConfig, TrainConfig
+from mlm.config.schema import EvalConfig, ModelConfig, TokenizerConfig, TrainConfig
 from mlm.errors import Problem
 
 
@@ -17,7 +17,10 @@ class Spec(Generic[C]):
     """The configuration of one command.
 
     name: as it is typed; primary: configs/PRIMARY.yaml lists its groups; check: what its dataclass has wrong
-    by itself; paths: keys that name files or directories, made absolute once.
+    by itself; paths: keys that name files or directories, made absolute once. from_checkpoint: model and
+    tokenizer, if any, of the weights that a path names (bool: pickles may be read), in formats that this
+    package knows nothing of; None where no key can ask for it. Raises ConfigError. completed: the configuration
+    with what follows from files put in; it raises nothing and leaves problems to who reports them.
     """
 
     name: str
@@ -25,6 +28,8 @@ class Spec(Generic[C]):
     schema: type[C]
     check: Callable[[C], list[Problem]]
     paths: tuple[str, ...]
+    from_checkpoint: Callable[[str, bool], tuple[ModelConfig, TokenizerConfig | None]] | None = None
+    completed: Callable[[C], C] = lambda config: config
 
 
 TRAIN = Spec(

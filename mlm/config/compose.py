@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from mlm.config.command import TRAIN, Spec
 from mlm.config.fields import MISSING, C, assemble, mapping_of, schema_fields
+from mlm.config.from_checkpoint import fill_from_checkpoint
 from mlm.config.hydra_groups import GroupComposer
 from mlm.config.leaves import read_leaves
 from mlm.config.locate import Group, find_groups, search_dirs
@@ -52,9 +53,13 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), sp
     composed = composer.compose()
     before = read_leaves(composed, {}, schema).values
     _assign(composed, judged, schema)
+    unfilled, marked = fill_from_checkpoint(composed, spec)
     leaves = read_leaves(composed, before, schema)
+    for key in marked:
+        leaves.refused.pop(key, None)
+        leaves.values.pop(key, None)
 
-    problems = list(judged.problems)
+    problems = [*judged.problems, *unfilled]
     sources = composer.sources() if set(leaves.refused) - set(judged.assignments) else {}
     mistyped = {problem.where.partition("=")[0] for problem in judged.problems}
     for key, (shown, refused) in leaves.refused.items():
@@ -71,7 +76,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), sp
         # With another model than the one that was meant, its further problems would only mislead.
         if not wrong_choice and MISSING not in usable.values():
             broken = {problem.where.partition("=")[0] for problem in problems}
-            found = spec.check(assemble(usable, schema))
+            found = spec.check(spec.completed(assemble(usable, schema)))
             problems += [p for p in found if p.where.partition("=")[0] not in broken]
         raise ConfigError(problems)
 
@@ -83,7 +88,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), sp
             leaves.values[key] = [replace(part, path=_absolute(part.path)) for part in value]
         elif value is not None:
             leaves.values[key] = _absolute(value)
-    return assemble(leaves.values, schema)
+    return spec.completed(assemble(leaves.values, schema))
 
 
 def _absolute(path: str) -> str:

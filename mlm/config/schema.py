@@ -368,7 +368,10 @@ class TrainConfig:
     resume: str = "never"
     """never; auto: from run_dir's newest whole checkpoint; or a run or checkpoint directory to go on from."""
     init_from: str | None = None
-    """A run or one of its checkpoints/step_N whose weights training starts from, at step 0; null: random."""
+    """Whose weights training starts from, at step 0: a run, one of its checkpoints/step_N, or a folder of
+    Hugging Face's; null: random."""
+    allow_pickle: bool = False
+    """Let init_from read .bin and .pt files that could run code: only for files that you trust."""
     sweep_dir: str | None = None
     """With -m, where all runs go; null: runs/<study>, or runs/sweep-<hash> of what was typed."""
 

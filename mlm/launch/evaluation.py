@@ -15,6 +15,7 @@ from mlm.errors import ConfigError, Problem
 from mlm.eval import checks
 from mlm.eval.tasks import TASKS
 from mlm.launch import rundir
+from mlm.launch.checkpoint_checks import sentences
 from mlm.launch.command import Command, Say
 from mlm.launch.fit import available_bytes, gib
 from mlm.launch.machine import Machine
@@ -26,7 +27,6 @@ from mlm.launch.plan_text import (
     process_rows,
 )
 from mlm.launch.preflight import Launch, place
-from mlm.launch.resume_checks import sentences
 from mlm.plan.parameters import count_parameters
 
 _WORKER = "mlm.eval.worker"
