@@ -90,7 +90,8 @@ def retire(folder: Path, *, keep_last: int, keep_every: int, just_written: Path)
     """Delete what need not be kept and return it: all but the newest keep_last and multiples of keep_every.
 
     keep_every: in steps; 0 keeps none for its number. Called when `just_written` is complete, and never
-    deletes it, nor the best one. A deletion that is cut short leaves no manifest, so nothing that looks like a checkpoint.
+    deletes it, nor the best one. A deletion that is cut short leaves no manifest, so nothing that looks like
+    a checkpoint.
     """
     complete = complete_steps(folder)
     kept = {just_written, *complete[-max(1, keep_last) :]}

@@ -19,8 +19,9 @@ class Spec(Generic[C]):
     name: as it is typed; primary: configs/PRIMARY.yaml lists its groups; check: what its dataclass has wrong
     by itself; paths: keys that name files or directories, made absolute once. from_checkpoint: model and
     tokenizer, if any, of the weights that a path names (bool: pickles may be read), in formats that this
-    package knows nothing of; None where no key can ask for it. Raises ConfigError. completed: the configuration
-    with what follows from files put in; it raises nothing and leaves problems to who reports them.
+    package knows nothing of; None where no key can ask for it. Raises ConfigError. completed: the
+    configuration with what follows from files put in; it raises nothing, and leaves problems to who reports
+    them.
     """
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from mlm.data.prepared import PreparedData, PreparedDataset
 from mlm.data.split import NAMES
@@ -22,6 +22,19 @@ def fingerprint_of(*files: Sequence[Any]) -> str:
     return whole.hexdigest()
 
 
+class Samples(Protocol):
+    """Encoded samples, each of a length in tokens."""
+
+    def __len__(self) -> int: ...
+
+    def length(self, sample: int, /) -> int: ...
+
+
+def mean_length(samples: Samples) -> int:
+    """Of their sequences, in whole tokens."""
+    return round(sum(samples.length(sample) for sample in range(len(samples))) / len(samples))
+
+
 def prepared(
     task: str,
     source: str,
@@ -32,7 +45,11 @@ def prepared(
     seq_length: int,
     model_vocab_size: int,
 ) -> PreparedData:
-    """The run's data. fingerprint: fingerprint_of its examples; tokenizer: as it describes itself; seq_length: tokens of a sequence at most."""
+    """The run's data.
+
+    fingerprint: fingerprint_of its examples; tokenizer: as it describes itself; seq_length: tokens of a
+    sequence at most.
+    """
     counts = dict(zip(NAMES, (train_samples, dev_samples, 0), strict=True))
     return PreparedData(
         source=source,

@@ -1,4 +1,4 @@
-"""The table of fine-tuning tasks: how each is read, encoded and judged; objectives of these names train them."""
+"""The table of fine-tuning tasks, how each is read, encoded and judged; objectives of their names train."""
 
 from __future__ import annotations
 

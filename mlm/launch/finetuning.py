@@ -1,4 +1,4 @@
-"""finetune=TASK as the launcher sees it: what follows from its files, and what speaks against them. No torch."""
+"""finetune=TASK as the launcher sees it: what follows from its files and speaks against them. No torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlm.data.prepared import PreparedData
 from mlm.data.tokenizers import Tokenizer
 from mlm.data.tokenizers.configured import build
 from mlm.errors import ConfigError, MlmError, Problem
-from mlm.finetune.prepared import fingerprint_of, prepared
+from mlm.finetune.prepared import fingerprint_of, mean_length, prepared
 from mlm.finetune.tasks import TASKS
 from mlm.plan.parameters import count_parameters
 
@@ -118,6 +118,25 @@ def problems(config: TrainConfig) -> list[Problem]:
     tokenizer, rows = files.tokenizer, config.model.vocab_size
     mismatch = vocabulary_problem(f"the {tokenizer.kind} tokenizer", tokenizer.vocab_size, rows)
     return [] if mismatch is None else [mismatch]
+
+
+def sequences(config: TrainConfig) -> tuple[int, int]:
+    """(Sequences of a step, their mean length); of files that `problems` has nothing against."""
+    train = _files(config).train
+    return config.train.global_batch_size * train.sequences_per_sample, mean_length(train)
+
+
+def rows(config: TrainConfig) -> list[tuple[str, str]]:
+    """The run, for a plan; of files that `problems` has nothing against."""
+    files, finetune, train = _files(config), config.finetune, config.train
+    epochs = train.steps * train.global_batch_size / len(files.train)
+    return [
+        ("task", TASKS[finetune.task or ""].summary),
+        ("recipe", finetune.recipe or "as typed"),
+        ("steps", f"{train.steps:,}, {epochs:,.2f} epochs of {len(files.train):,} samples"),
+        ("training", f"{finetune.train_path}; {files.train.describe_cuts()}"),
+        ("development", f"{finetune.dev_path}; {files.dev.describe_cuts()}"),
+    ]
 
 
 def prepare(config: TrainConfig) -> PreparedData:

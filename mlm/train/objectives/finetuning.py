@@ -16,7 +16,7 @@ from mlm.data.order import SampleOrder
 from mlm.data.tokenizers import load_tokenizer
 from mlm.errors import DataError
 from mlm.eval.predict import Encoded, on_device, predict
-from mlm.finetune.prepared import fingerprint_of
+from mlm.finetune.prepared import fingerprint_of, mean_length
 from mlm.finetune.tasks import TASKS
 from mlm.train.objectives.base import Setting, ValidationResult
 
@@ -61,16 +61,15 @@ class FineTuning:
             examples.append(self.task.read(Path(path), training=training).examples)
         if (now := fingerprint_of(*examples)) != setting.data.fingerprint:
             raise DataError(
-                f"{config.finetune.train_path} or {config.finetune.dev_path} has changed since this run began "
-                f"(fingerprint {now[:12]}, was {setting.data.fingerprint[:12]}): put the files back, or begin "
-                "a new run"
+                f"{config.finetune.train_path} or {config.finetune.dev_path} has changed since this run "
+                f"began (fingerprint {now[:12]}, was {setting.data.fingerprint[:12]}): put the files back, or "
+                "begin a new run"
             )
         limit = config.finetune.seq_length or config.model.seq_length
         self.train: Encoded = self.task.encode(examples[0], tokenizer, limit)
         self.dev: Encoded = self.task.encode(examples[1], tokenizer, limit)
         self.order = SampleOrder(len(self.train), 1, config.seed)
-        lengths = [self.train.length(sample) for sample in range(len(self.train))]
-        self._mean_length = round(sum(lengths) / len(lengths))
+        self._mean_length = mean_length(self.train)
 
     @property
     def sequences(self) -> tuple[int, int]:
