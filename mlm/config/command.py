@@ -51,4 +51,4 @@ TRAIN = Spec(
         "finetune.dev_path",
     ),
 )
-EVAL = Spec("mlm-eval", "eval", EvalConfig, check_evaluation, ("checkpoint", "task_paths", "out"))
+EVAL = Spec("mlm-eval", "eval", EvalConfig, check_evaluation, ("checkpoint", "ensemble", "task_paths", "out"))

@@ -85,7 +85,10 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), sp
         if isinstance(value, dict):
             leaves.values[key] = {name: _absolute(path) for name, path in value.items()}
         elif isinstance(value, list):
-            leaves.values[key] = [replace(part, path=_absolute(part.path)) for part in value]
+            leaves.values[key] = [
+                _absolute(part) if isinstance(part, str) else replace(part, path=_absolute(part.path))
+                for part in value
+            ]
         elif value is not None:
             leaves.values[key] = _absolute(value)
     return spec.completed(assemble(leaves.values, schema))

@@ -394,6 +394,8 @@ class EvalConfig:
     """Ranks that share out the windows; null: as many as there are devices, 1 without accelerators."""
     batch_tokens: int | None = None
     """Tokens of one forward pass of a data-parallel rank; null: 1,024 on CPU, 16,384 on accelerators."""
+    ensemble: list[str] = field(default_factory=list)
+    """Further checkpoints fine-tuned to the same task, whose probabilities are averaged with the first's."""
     limit: int | None = None
     """Only the first so many items or windows of each task, which the result says; null: all."""
     out: str | None = None

@@ -10,14 +10,18 @@ from mlm.config.schema import EvalConfig, TrainConfig
 from mlm.config.store import load_config
 from mlm.errors import ConfigError, Problem
 from mlm.eval.files import file_keys, find_files
+from mlm.eval.labelled import is_labelled, labelled_problems
 from mlm.eval.locate import Checkpoint, resolve_checkpoint, tp_problems
 from mlm.eval.tasks import TASKS
+from mlm.finetune.tasks import TASKS as LABELLED
 
 _NAME_A_RUN = "give it: checkpoint=RUN_DIR, or checkpoint=RUN_DIR/checkpoints/step_N"
 
 
 def problems(config: EvalConfig) -> list[Problem]:
     """Everything that stands against the evaluation, from the checkpoint to the last data file."""
+    if is_labelled(config) and config.checkpoint is not None:
+        return labelled_problems(config)
     found = []
     if config.checkpoint is None:
         found.append(Problem("checkpoint", "is not set", _NAME_A_RUN))
@@ -28,9 +32,23 @@ def problems(config: EvalConfig) -> list[Problem]:
             found += error.problems
         else:
             found += tp_problems(trained.model, max(1, config.tp))
+            found += _not_for_text(config, trained.objective.name)
+    if config.ensemble:
+        where = f"ensemble=[{','.join(config.ensemble)}]"
+        found.append(Problem(where, f"is for {alternatives(list(LABELLED))}", "leave it out"))
     if not config.tasks:
         found.append(Problem("tasks=[]", "names nothing to measure", f"use tasks=[{','.join(TASKS)}]"))
     return found + task_problems(config.tasks, config.task_paths)
+
+
+def _not_for_text(config: EvalConfig, objective: str) -> list[Problem]:
+    """Of a checkpoint that predicts no next token."""
+    if objective == "next_token":
+        return []
+    where = f"tasks=[{','.join(config.tasks)}]"
+    remedy = f"use tasks=[{objective}]" if objective in LABELLED else "name a checkpoint of a GPT-2"
+    wrong = f"needs a model of text from left to right, and this one was trained for {objective}"
+    return [Problem(where, wrong, remedy)]
 
 
 def read_checkpoint(path: str) -> tuple[Checkpoint, TrainConfig]:
@@ -66,8 +84,9 @@ def _name_problems(tasks: Sequence[str], prefix: str) -> Iterator[Problem]:
     where = f"{prefix}tasks=[{','.join(tasks)}]"
     for name in dict.fromkeys(tasks):
         if name not in TASKS:
-            close = nearest(name, TASKS, limit=1)
-            remedy = f"use {close[0]}" if close else f"use {alternatives(list(TASKS))}"
+            known = [*TASKS, *LABELLED] if not prefix else list(TASKS)
+            close = nearest(name, known, limit=1)
+            remedy = f"use {close[0]}" if close else f"use {alternatives(known)}"
             yield Problem(where, f"names {name}, which is no task", remedy)
         elif tasks.count(name) > 1:
             yield Problem(where, f"names {name} twice", "name it once")

@@ -59,6 +59,7 @@ def load_for_evaluation(checkpoint: Checkpoint | Path, *, mesh: Mesh, device: to
         tp=mesh.tp,
         rng=RngStreams(trained.seed, mesh, device),
         seed=trained.seed,
+        objective=trained.objective.name,
         device=device,
     )
     load_weights(checkpoint.directory, model, mesh)

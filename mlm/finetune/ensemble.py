@@ -1,4 +1,4 @@
-"""Several models asked the same, their probabilities averaged: the paper's five-way ensemble (section 5.3)."""
+"""Several models asked the same, their probabilities averaged: the ensemble of the paper (section 5.3)."""
 
 from __future__ import annotations
 

@@ -60,10 +60,10 @@ class FineTuning:
             assert path is not None, "the launcher refuses a fine-tuning without files"
             examples.append(self.task.read(Path(path), training=training).examples)
         if (now := fingerprint_of(*examples)) != setting.data.fingerprint:
+            files = f"{config.finetune.train_path} or {config.finetune.dev_path}"
             raise DataError(
-                f"{config.finetune.train_path} or {config.finetune.dev_path} has changed since this run "
-                f"began (fingerprint {now[:12]}, was {setting.data.fingerprint[:12]}): put the files back, or "
-                "begin a new run"
+                f"{files} has changed since this run began (fingerprint {now[:12]}, was "
+                f"{setting.data.fingerprint[:12]}): put the files back, or begin a new run"
             )
         limit = config.finetune.seq_length or config.model.seq_length
         self.train: Encoded = self.task.encode(examples[0], tokenizer, limit)
