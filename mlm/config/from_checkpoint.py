@@ -20,7 +20,7 @@ def fill_from_checkpoint(composed: DictConfig, spec: Spec[Any]) -> tuple[list[Pr
     marked = [
         (section, name)
         for section in _SECTIONS
-        for name in composed.get(section) or {}
+        for name in _names(composed, section)
         if _raw(composed[section], name) == MARK
     ]
     if not marked:
@@ -48,6 +48,14 @@ def fill_from_checkpoint(composed: DictConfig, spec: Spec[Any]) -> tuple[list[Pr
     wrong = f"stands for that of init_from={path}, which holds no file of a tokenizer"
     remedy = "name the one that it was trained with: tokenizer=gpt2, wordpiece, ..."
     return [Problem(f"tokenizer={MARK}", wrong, remedy)], unknown
+
+
+def _names(composed: DictConfig, section: str) -> list[str]:
+    """What stands in a section; nothing where somebody gave a plain value in its place."""
+    from omegaconf import DictConfig
+
+    inside = composed.get(section)
+    return [str(name) for name in inside] if isinstance(inside, DictConfig) else []
 
 
 def _raw(node: DictConfig, name: Any) -> Any:

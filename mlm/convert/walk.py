@@ -63,6 +63,7 @@ def match(
             written[of] = written.pop(copy)  # the file holds the one under the name of the other
     known = table.of_layers(model.num_layers)
     entries, drawn, missing, other_shape = {}, list[str](), list[str](), list[str]()
+    used: set[str] = set()
     for ours, shape in needed.items():
         entry = known.get(ours)
         if entry is None and ours.startswith(fresh):
@@ -71,6 +72,7 @@ def match(
         if entry is None:
             missing.append(f"{ours} (which this format has no name for)")
             continue
+        used.update(written[name] for name in entry.theirs if name in written)
         absent = [name for name in entry.theirs if name not in written]
         if absent:
             if ours.startswith(fresh) and len(absent) == len(entry.theirs):
@@ -83,7 +85,6 @@ def match(
         for name, right in zip(entries[ours].theirs, expected, strict=True):
             if source.shapes[name] != right:
                 other_shape.append(f"{name} is {list(source.shapes[name])}, must be {list(right)}")
-    used = {name for entry in entries.values() for name in entry.theirs}
     copies = [
         (written[copy], written[of])
         for copy, of in table.copies.items()

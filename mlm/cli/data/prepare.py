@@ -48,6 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mlm.corpus.prepare_command import prepare_command
+    from mlm.corpus.preparing.command import prepare_command
 
     return prepare_command(args)

@@ -44,7 +44,7 @@ SHAPES = {
 
 def test_the_groups_and_their_options_are_these() -> None:
     assert {name: [o.name for o in group.options] for name, group in GROUPS.items()} == {
-        "tokenizer": ["byte", "char", "gpt2", "hf", "sentencepiece", "wordpiece"],
+        "tokenizer": ["byte", "char", "from_checkpoint", "gpt2", "hf", "sentencepiece", "wordpiece"],
         "data": ["blend", "indexed", "shakespeare"],
         "objective": ["masked_lm", "next_token"],
         "optim": ["megatron_bert", "megatron_gpt2"],
@@ -52,7 +52,7 @@ def test_the_groups_and_their_options_are_these() -> None:
         "parallel": ["default"],
         "launch": ["auto", "dry_run", "join", "local", "slurm"],
         "logger": ["none", "tensorboard", "wandb"],
-        "model": sorted(SHAPES),
+        "model": sorted([*SHAPES, "from_checkpoint"]),
         "experiment": ["quickstart", "shakespeare_char"],
     }
 
