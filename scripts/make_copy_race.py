@@ -1,4 +1,4 @@
-"""Write a task in RACE's format that any reader of its passages can solve: the right option is copied from there.
+"""Write a task in RACE's format that looking solves: the right option is copied from the passage.
 
 A passage is some common nouns; the right option is two that stand side by side in it, each wrong one two that
 do not occur. What a fine-tuning reaches on held-out questions shows whether it has learned to look.
@@ -14,17 +14,19 @@ import json
 import random
 from pathlib import Path
 
-NOUNS = """
-apple arm bag ball bank bed bell bird boat body book box boy bread bridge brother building bus camp car card cat
-chair child church city cloud coat coffee corn country cow cup dance desk dinner doctor dog door dream dress
-earth egg engine eye face family farm father field finger fire fish floor flower food foot forest friend garden
-gate girl glass gold grass hair hand hat head heart hill horse hotel hour house ice island job key king kitchen
-knife lake land letter light line lion machine market meat milk money moon morning mother mountain mouth music
-name neck night nose ocean office oil orange page paper park path picture plant plate pocket queen rain ring
-river road rock roof room school sea ship shirt shoe shop sister sky smile snow song star station stone storm
-street sugar summer sun table tail tea teacher tower town train tree valley village voice wall watch water
-wheel wind window wine winter woman wood yard year
-""".split()
+_NOUNS = (
+    "apple arm bag ball bank bed bell bird boat body book box boy bread bridge brother building bus "
+    "camp car card cat chair child church city cloud coat coffee corn country cow cup dance desk "
+    "dinner doctor dog door dream dress earth egg engine eye face family farm father field finger "
+    "fire fish floor flower food foot forest friend garden gate girl glass gold grass hair hand hat "
+    "head heart hill horse hotel hour house ice island job key king kitchen knife lake land letter "
+    "light line lion machine market meat milk money moon morning mother mountain mouth music name "
+    "neck night nose ocean office oil orange page paper park path picture plant plate pocket queen "
+    "rain ring river road rock roof room school sea ship shirt shoe shop sister sky smile snow song "
+    "star station stone storm street sugar summer sun table tail tea teacher tower town train tree "
+    "valley village voice wall watch water wheel wind window wine winter woman wood yard year "
+)
+NOUNS = _NOUNS.split()
 
 
 def record(draw: random.Random, number: int, words: int) -> dict[str, object]:
