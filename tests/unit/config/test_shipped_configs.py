@@ -53,7 +53,8 @@ def test_the_groups_and_their_options_are_these() -> None:
         "launch": ["auto", "dry_run", "join", "local", "slurm"],
         "logger": ["none", "tensorboard", "wandb"],
         "model": sorted([*SHAPES, "from_checkpoint"]),
-        "experiment": ["quickstart", "shakespeare_char"],
+        "finetune": ["mnli", "none", "qqp", "race", "squad_v1", "squad_v2"],
+        "experiment": ["bert_novels", "quickstart", "shakespeare_char"],
     }
 
 
