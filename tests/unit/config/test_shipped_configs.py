@@ -54,6 +54,7 @@ def test_the_groups_and_their_options_are_these() -> None:
         "launch": ["auto", "dry_run", "join", "local", "slurm"],
         "logger": ["none", "tensorboard", "wandb"],
         "model": sorted([*SHAPES, "from_checkpoint"]),
+        "finetune": ["mnli", "none", "qqp", "race", "squad_v1", "squad_v2"],
         "experiment": ["bert_megatron", "bert_novels", "quickstart", "shakespeare_char"],
     }
 
