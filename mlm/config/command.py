@@ -20,8 +20,8 @@ class Spec(Generic[C]):
     by itself; paths: keys that name files or directories, made absolute once. from_checkpoint: model and
     tokenizer, if any, of the weights that a path names (bool: pickles may be read; heads and vocabulary: as
     typed, for files that do not say), in formats that this package knows nothing of; None where no key can
-    ask for it. Raises ConfigError. completed: the configuration with what follows from files put in; it raises
-    nothing, and leaves problems to who reports them.
+    ask for it. Raises ConfigError. completed: the configuration with what follows from files put in; it
+    raises nothing, and leaves problems to who reports them.
     """
 
     name: str
