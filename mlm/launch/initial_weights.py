@@ -115,11 +115,13 @@ def tokenizer_problems(weights: InitialWeights, config: TrainConfig, data: Prepa
     return [Problem(f"tokenizer.kind={now['kind']}", wrong, f"use tokenizer={FROM_CHECKPOINT}")]
 
 
-def model_and_tokenizer(path: str, allow_pickle: bool) -> tuple[ModelConfig, TokenizerConfig | None]:
+def model_and_tokenizer(
+    path: str, allow_pickle: bool, num_heads: int | None = None, vocab_size: int | None = None
+) -> tuple[ModelConfig, TokenizerConfig | None]:
     """What model=from_checkpoint and tokenizer=from_checkpoint stand for; None: it has no tokenizer."""
     weights = resolve_weights(path)
     if weights.checkpoint is None:
-        source = open_source(weights.path, Reading(allow_pickle), key=KEY)
+        source = open_source(weights.path, Reading(allow_pickle, num_heads, vocab_size), key=KEY)
         found = source.tokenizer
         return source.model, None if found is None else _tokenizer_config(found)
     trained = load_config(weights.checkpoint.config_path)
