@@ -32,7 +32,12 @@ def fill_from_checkpoint(composed: DictConfig, spec: Spec[Any]) -> tuple[list[Pr
         wrong = "stands for that of init_from, which is not set"
         return [Problem(chosen, wrong, "add init_from=PATH, or choose another")], keys
     try:
-        model, tokenizer = spec.from_checkpoint(path, _raw(composed, "allow_pickle") is True)
+        model, tokenizer = spec.from_checkpoint(
+            path,
+            _raw(composed, "allow_pickle") is True,
+            _typed_number(composed, "num_heads"),
+            _typed_number(composed, "vocab_size"),
+        )
     except ConfigError as error:
         return error.problems, keys
     unknown = set()
@@ -56,6 +61,12 @@ def _names(composed: DictConfig, section: str) -> list[str]:
 
     inside = composed.get(section)
     return [str(name) for name in inside] if isinstance(inside, DictConfig) else []
+
+
+def _typed_number(composed: DictConfig, name: str) -> int | None:
+    """A number of the model that was given in place of the mark."""
+    value = _raw(composed["model"], name) if name in _names(composed, "model") else None
+    return value if isinstance(value, int) else None
 
 
 def _raw(node: DictConfig, name: Any) -> Any:

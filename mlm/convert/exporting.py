@@ -18,7 +18,7 @@ from mlm.convert.consolidate import WEIGHT, full_tensor
 from mlm.convert.forms import FORMS, Shape
 from mlm.data.tokenizers import Tokenizer
 from mlm.errors import CheckpointError
-from mlm.eval.load import read_tokenizer
+from mlm.eval.locate import read_tokenizer
 from mlm.models.names import Entry
 
 

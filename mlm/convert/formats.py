@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlm.convert.huggingface import source as huggingface
+from mlm.convert.megatron import files as megatron_files
+from mlm.convert.megatron import source as megatron
 from mlm.convert.source import Reading, Source
 from mlm.errors import ConfigError, Problem
 
@@ -30,6 +32,12 @@ FORMATS: dict[str, Format] = {
         "a folder of config.json and model.safetensors or pytorch_model.bin",
         huggingface.look,
         huggingface.open_source,
+    ),
+    "megatron": Format(
+        "Megatron-LM",
+        "a folder of latest_checkpointed_iteration.txt and iter_N/mp_rank_NN/model_optim_rng.pt",
+        megatron_files.look,
+        megatron.open_source,
     ),
 }
 """By the name that --from takes."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mlm.errors import CheckpointError
+from mlm.errors import ConfigError, Problem
 
 NUMBERS = [
     np.dtypes.BoolDType,
@@ -49,14 +49,13 @@ def load_pickled(path: Path, *, allow_pickle: bool = False) -> object:
     A name that is neither torch's own nor on the allow-list is refused, and nothing of it is looked up. With
     allow_pickle the file is read as pickle does, which runs whatever code it holds; classes of packages that
     are not installed become Inert objects. Files older than torch 1.6's zip format cannot be mapped and are
-    read into memory. Raises CheckpointError.
+    read into memory. Raises ConfigError.
     """
     try:
         members = _members(path)
         if any(name.endswith("constants.pkl") for name in members):
-            raise CheckpointError(
-                f"{path} is a TorchScript program, not a checkpoint: name the file of the weights"
-            )
+            wrong = "is a TorchScript program, not a checkpoint"
+            raise ConfigError(Problem(str(path), wrong, "name the file of the weights"))
         # What somebody zipped anew with compression has no tensor as it is anywhere in the file.
         mapped = bool(members) and set(members.values()) == {zipfile.ZIP_STORED}
         if allow_pickle:
@@ -68,11 +67,12 @@ def load_pickled(path: Path, *, allow_pickle: bool = False) -> object:
             warnings.filterwarnings("ignore", "Detected pickle protocol")
             return torch.load(path, map_location="cpu", mmap=mapped, weights_only=True)
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read ({error.strerror or error})") from None
-    except (CheckpointError, MemoryError):
+        wrong = f"cannot be read ({error.strerror or error})"
+        raise ConfigError(Problem(str(path), wrong, "name a file that you may read")) from None
+    except (ConfigError, MemoryError):
         raise
     except Exception as error:  # whatever a damaged file makes of a reader: there is no list of it
-        raise CheckpointError(_explained(path, error, allow_pickle)) from error
+        raise ConfigError(_explained(path, error, allow_pickle)) from error
 
 
 def _members(path: Path) -> dict[str, int]:
@@ -84,25 +84,29 @@ def _members(path: Path) -> dict[str, int]:
         return {member.filename: member.compress_type for member in archive.infolist()}
 
 
-def _explained(path: Path, error: Exception, allow_pickle: bool) -> str:
-    """One sentence on why a file was not read."""
+def _explained(path: Path, error: Exception, allow_pickle: bool) -> Problem:
+    """Why a file was not read, and what to do."""
     asked = re.search(r"GLOBAL (\S+) (?:was not an allowed|whose module)", str(error))
     if asked and not allow_pickle:
-        return (
-            f"{path} asks for {asked[1]}, which is code and not on the list of what a foreign file may use: "
-            "allow_pickle=true runs what the file says, for a file that you trust; otherwise save its "
-            "weights alone where it was made"
+        return Problem(
+            str(path),
+            f"asks for {asked[1]}, which is code and not on the list of what a foreign file may use",
+            "allow_pickle=true (mlm-convert: --allow-pickle) runs what the file says, for a file that you "
+            "trust; otherwise save its weights alone where it was made",
         )
-    reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
     odd = re.search(r"Unsupported operand \d+|[^:\n]*but got [^.\n]*", str(error))
     if odd and not allow_pickle:
-        return (
-            f"{path} is damaged, or pickled in a way that is not read without running it ({odd[0].strip()}): "
-            "compare its size with the original; allow_pickle=true reads it if you trust it"
+        return Problem(
+            str(path),
+            f"is damaged, or pickled in a way that is not read without running it ({odd[0].strip()})",
+            "compare its size with the original; allow_pickle=true (mlm-convert: --allow-pickle) reads it if "
+            "you trust it",
         )
-    return (
-        f"{path} is damaged or no file of torch.save ({type(error).__name__}: {reason[:200]}): "
-        "compare its size with the original, or fetch it again"
+    reason = (str(error).strip() or "it ends too early").splitlines()[-1]
+    return Problem(
+        str(path),
+        f"is damaged or no file of torch.save ({type(error).__name__}: {reason[:200]})",
+        "compare its size with the original, or fetch it again",
     )
 
 

@@ -29,7 +29,8 @@ class Source(Protocol):
     path: as the user named it. format: for people, 'Hugging Face GPT-2'. shapes: of every tensor, by the
     names in the files; of tensors that lie in several files (tensor-parallel shards), of the whole ones.
     model: what the files say of it, padded_vocab_size null, name taken from the path. tokenizer: None where
-    the files hold none. table: names of that model in this format.
+    the files hold none. table: names of that model in this format. cautions: what will not be quite the same,
+    a sentence each.
     """
 
     path: Path
@@ -37,6 +38,7 @@ class Source(Protocol):
     model: ModelConfig
     tokenizer: FoundTokenizer | None
     table: Table
+    cautions: tuple[str, ...]
 
     @property
     def shapes(self) -> Mapping[str, tuple[int, ...]]: ...

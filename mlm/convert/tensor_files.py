@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mlm.errors import CheckpointError, ConfigError, Problem
+from mlm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,11 +79,7 @@ class PickledFile:
         from mlm.convert.pickles import load_pickled
 
         self.path = path
-        try:
-            content = load_pickled(path, allow_pickle=allow_pickle)
-        except CheckpointError as error:
-            wrong, _, remedy = str(error).removeprefix(f"{path} ").partition(": ")
-            raise ConfigError(Problem(str(path), wrong, remedy)) from None
+        content = load_pickled(path, allow_pickle=allow_pickle)
         if not isinstance(content, Mapping) or not all(isinstance(t, torch.Tensor) for t in content.values()):
             raise ConfigError(
                 Problem(str(path), "holds no dictionary of tensors", "name a file of weights alone")

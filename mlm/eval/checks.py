@@ -22,17 +22,10 @@ def problems(config: EvalConfig) -> list[Problem]:
     """Everything that stands against the evaluation, from the checkpoint to the last data file."""
     if is_labelled(config) and config.checkpoint is not None:
         return labelled_problems(config)
-    found = []
-    if config.checkpoint is None:
-        found.append(Problem("checkpoint", "is not set", _NAME_A_RUN))
-    else:
-        try:
-            _, trained = read_checkpoint(config.checkpoint)
-        except ConfigError as error:
-            found += error.problems
-        else:
-            found += tp_problems(trained.model, max(1, config.tp))
-            found += _not_for_text(config, trained.objective.name)
+    found = checkpoint_problems(config.checkpoint, config.tp)
+    if not found and config.checkpoint is not None:
+        _, trained = read_checkpoint(config.checkpoint)
+        found += _not_for_text(config.tasks, trained.objective.name)
     if config.ensemble:
         where = f"ensemble=[{','.join(config.ensemble)}]"
         found.append(Problem(where, f"is for {alternatives(list(LABELLED))}", "leave it out"))
@@ -41,11 +34,22 @@ def problems(config: EvalConfig) -> list[Problem]:
     return found + task_problems(config.tasks, config.task_paths)
 
 
-def _not_for_text(config: EvalConfig, objective: str) -> list[Problem]:
+def checkpoint_problems(path: str | None, tp: int) -> list[Problem]:
+    """Why the checkpoint that path names cannot be read over tp ranks."""
+    if path is None:
+        return [Problem("checkpoint", "is not set", _NAME_A_RUN)]
+    try:
+        _, trained = read_checkpoint(path)
+    except ConfigError as error:
+        return error.problems
+    return tp_problems(trained.model, max(1, tp))
+
+
+def _not_for_text(tasks: Sequence[str], objective: str) -> list[Problem]:
     """Of a checkpoint that predicts no next token."""
     if objective == "next_token":
         return []
-    where = f"tasks=[{','.join(config.tasks)}]"
+    where = f"tasks=[{','.join(tasks)}]"
     remedy = f"use tasks=[{objective}]" if objective in LABELLED else "name a checkpoint of a GPT-2"
     wrong = f"needs a model of text from left to right, and this one was trained for {objective}"
     return [Problem(where, wrong, remedy)]

@@ -94,10 +94,7 @@ def described(weights: InitialWeights, config: TrainConfig) -> str:
     if weights.checkpoint is not None:
         return f"the weights of {weights.path} (all checksums match), at step 0"
     source = open_source(weights.path, reading_for(config), key=KEY)
-    found = _match(source, config)
-    fresh = f"; drawn anew, as it has none: {', '.join(found.fresh)}" if found.fresh else ""
-    dropped = f"; left out: {', '.join(found.dropped)}" if found.dropped else ""
-    return f"the weights of {weights.path} ({source.format}), at step 0{fresh}{dropped}"
+    return f"the weights of {weights.path} ({source.format}), at step 0"
 
 
 def tokenizer_problems(weights: InitialWeights, config: TrainConfig, data: PreparedData) -> list[Problem]:
@@ -118,11 +115,13 @@ def tokenizer_problems(weights: InitialWeights, config: TrainConfig, data: Prepa
     return [Problem(f"tokenizer.kind={now['kind']}", wrong, f"use tokenizer={FROM_CHECKPOINT}")]
 
 
-def model_and_tokenizer(path: str, allow_pickle: bool) -> tuple[ModelConfig, TokenizerConfig | None]:
+def model_and_tokenizer(
+    path: str, allow_pickle: bool, num_heads: int | None = None, vocab_size: int | None = None
+) -> tuple[ModelConfig, TokenizerConfig | None]:
     """What model=from_checkpoint and tokenizer=from_checkpoint stand for; None: it has no tokenizer."""
     weights = resolve_weights(path)
     if weights.checkpoint is None:
-        source = open_source(weights.path, Reading(allow_pickle), key=KEY)
+        source = open_source(weights.path, Reading(allow_pickle, num_heads, vocab_size), key=KEY)
         found = source.tokenizer
         return source.model, None if found is None else _tokenizer_config(found)
     trained = load_config(weights.checkpoint.config_path)

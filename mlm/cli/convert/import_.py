@@ -69,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     print(
         f"tokenizer: {written.tokenizer}; vocabulary {model.vocab_size:,} in {model.padded_vocab_size:,} rows"
     )
+    for caution in source.cautions:
+        print(f"note: {caution}")
     if written.fresh:
         print(f"drawn with seed {args.seed}: {', '.join(written.fresh)}")
     return 0

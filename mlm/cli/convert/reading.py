@@ -15,7 +15,16 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read .bin and .pt files that could run code; only for files that you trust",
     )
+    parser.add_argument(
+        "--heads", metavar="N", type=int, help="attention heads, where the files do not say (Megatron-LM)"
+    )
+    parser.add_argument(
+        "--vocab-size",
+        metavar="N",
+        type=int,
+        help="rows of real tokens, where the files do not say (Megatron-LM)",
+    )
 
 
 def reading_of(args: argparse.Namespace) -> Reading:
-    return Reading(allow_pickle=args.allow_pickle)
+    return Reading(allow_pickle=args.allow_pickle, num_heads=args.heads, vocab_size=args.vocab_size)

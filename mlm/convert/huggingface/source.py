@@ -48,6 +48,7 @@ class HuggingFace:
 
     def __init__(self, path: Path, model: ModelConfig, files: list[TensorFile]):
         self.path, self.table = path, TABLES[model.architecture]
+        self.cautions: tuple[str, ...] = ()
         self.format = TITLES[model.architecture]
         self._file_of = {name: file for file in files for name in file.shapes}
         self.shapes: Mapping[str, tuple[int, ...]] = {

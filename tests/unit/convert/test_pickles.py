@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from mlm.convert.pickles import Inert, load_pickled
-from mlm.errors import CheckpointError
+from mlm.errors import ConfigError
 
 FORMATS = pytest.mark.parametrize("zipped", [True, False], ids=["zip", "legacy"])
 
@@ -73,7 +73,7 @@ def test_a_file_that_would_run_code_is_refused_by_the_name_it_asks_for_and_nothi
         pickle.loads: pickle.dumps(Touch(os.mkdir, str(mark))),
     }[function]
     path = save({"model": {"w": torch.zeros(1)}, "x": Touch(function, argument)}, tmp_path / "a.pt", zipped)
-    with pytest.raises(CheckpointError) as refused:
+    with pytest.raises(ConfigError) as refused:
         load_pickled(path)
     assert not mark.exists()
     message = str(refused.value)
@@ -87,7 +87,7 @@ def test_a_file_that_would_run_code_is_refused_by_the_name_it_asks_for_and_nothi
 def test_a_plain_pickle_of_any_protocol_runs_nothing(tmp_path, protocol):
     mark, path = tmp_path / "ran", tmp_path / "a.pt"
     path.write_bytes(pickle.dumps(Touch(os.mkdir, str(mark)), protocol))
-    with pytest.raises(CheckpointError, match=r"a\.pt (is damaged|asks for posix\.mkdir)"):
+    with pytest.raises(ConfigError, match=r"a\.pt (is damaged|asks for posix\.mkdir)"):
         load_pickled(path)
     assert not mark.exists()
 
@@ -96,7 +96,7 @@ def test_a_plain_pickle_of_any_protocol_runs_nothing(tmp_path, protocol):
 def test_an_object_array_is_refused_with_what_it_holds(tmp_path, zipped):
     mark = tmp_path / "ran"
     array = np.array([Touch(os.mkdir, str(mark))], dtype=object)
-    with pytest.raises(CheckpointError):
+    with pytest.raises(ConfigError):
         load_pickled(save({"x": array}, tmp_path / "a.pt", zipped))
     assert not mark.exists()
 
@@ -113,7 +113,7 @@ def test_classes_that_are_not_installed_are_refused_or_inert_beside_weights_that
         path = save({"w": torch.ones(3), "optimizer": {"loss_scaler": held}}, tmp_path / "a.pt", zipped)
     finally:
         del sys.modules["trainer_of_others"]
-    with pytest.raises(CheckpointError, match=r"asks for trainer_of_others\.LossScaler"):
+    with pytest.raises(ConfigError, match=r"asks for trainer_of_others\.LossScaler"):
         load_pickled(path)
     read = load_pickled(path, allow_pickle=True)
     assert torch.equal(read["w"], torch.ones(3))
@@ -127,17 +127,17 @@ def test_a_file_cut_anywhere_is_called_damaged(tmp_path, zipped, allow_pickle):
     path = tmp_path / "a.pt"
     for kept in (0, 3, 10, 100, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:kept])
-        with pytest.raises(CheckpointError, match=r"a\.pt is damaged"):
+        with pytest.raises(ConfigError, match=r"a\.pt is damaged"):
             load_pickled(path, allow_pickle=allow_pickle)
     path.write_text("hello, this is text\n")
-    with pytest.raises(CheckpointError, match=r"a\.pt is damaged"):
+    with pytest.raises(ConfigError, match=r"a\.pt is damaged"):
         load_pickled(path, allow_pickle=allow_pickle)
 
 
 def test_a_file_that_is_not_there_or_a_folder_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"a\.pt cannot be read \(No such file"):
+    with pytest.raises(ConfigError, match=r"a\.pt cannot be read \(No such file"):
         load_pickled(tmp_path / "a.pt")
-    with pytest.raises(CheckpointError, match=r"cannot be read \(Is a directory"):
+    with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory"):
         load_pickled(tmp_path)
 
 
@@ -161,5 +161,5 @@ def test_a_torchscript_program_is_not_run(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/constants.pkl", b"")
         archive.writestr("a/data.pkl", b"")
-    with pytest.raises(CheckpointError, match="TorchScript"):
+    with pytest.raises(ConfigError, match="TorchScript"):
         load_pickled(path, allow_pickle=True)

@@ -98,6 +98,17 @@ def test_counts_are_told(tmp_path: Path):
     ]
 
 
+def test_the_fingerprint_knows_sentences_apart(tmp_path: Path):
+    for name, pair in (
+        ("a", ["One two.", "Three."]),
+        ("b", ["One", "two. Three."]),
+        ("c", ["One two.", "Three."]),
+    ):
+        written(tmp_path / name, [pair] * 4)
+    a, b, c = (prepared(data_of(tmp_path, tmp_path / name, (1,))).fingerprint for name in "abc")
+    assert a == c != b
+
+
 def test_one_long_document_is_split_at_a_sentence(tmp_path: Path):
     written(tmp_path / "d", [[f"This is sentence {i}." for i in range(100)]])
     data = prepared(data_of(tmp_path, tmp_path / "d", (9, 1, 0)))
@@ -162,8 +173,9 @@ def test_a_tokenizer_without_control_tokens_is_refused(tmp_path: Path, kind: str
 def test_everything_wrong_is_said_at_once(tmp_path: Path):
     written(tmp_path / "d", SPEECHES)
     data = data_of(tmp_path, tmp_path / "d", reset_attention=True)
-    found = " | ".join(str(p) for p in problems(data, TokenizerConfig(kind="byte"), 257, 4, "masked_lm"))
+    found = " | ".join(str(p) for p in problems(data, TokenizerConfig(kind="byte"), 9, 4, "masked_lm"))
     for part in (
+        "less than the 257 tokens",
         "has no [MASK]",
         "model.seq_length=4 has no room for",
         "data.reset_attention=true is for packed",
