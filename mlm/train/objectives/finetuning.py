@@ -116,7 +116,7 @@ class FineTuning:
         more = "".join(f", {key} {value:.4f}" for key, value in judged.values.items())
         values = {"loss": loss, **judged.values}
         for key, each in judged.figures.items():
-            values |= {key: each.value, f"{key}_low": each.low, f"{key}_high": each.high}
+            values |= {key: each.value, f"{key}_95_low": each.low, f"{key}_95_high": each.high}
         said = f"loss {loss:.4f}, {said}{more} ({figure.count:,} examples, 95 % intervals)"
         return ValidationResult(loss, values, said, (name, figure.value), judged.predictions)
 

@@ -28,3 +28,9 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> WordPieceTokenizer:
     path: Path = tmp_path_factory.mktemp("words") / "vocab.txt"
     path.write_text("".join(f"{token}\n" for token in [*CONTROLS, *(f"w{n}" for n in range(200))]))
     return WordPieceTokenizer(path)
+
+
+@pytest.fixture(scope="session")
+def bert_vocabulary() -> WordPieceTokenizer:
+    """BERT's own, uncased."""
+    return WordPieceTokenizer()
