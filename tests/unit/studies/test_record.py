@@ -38,6 +38,9 @@ def test_the_file_has_the_documented_keys(tmp_path):
         "baseline",
         "published",
         "warmup_steps",
+        "compare",
+        "panels",
+        "curves",
         "repeats",
         "points",
     ]
