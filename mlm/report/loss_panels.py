@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlm.report.history import Record
-from mlm.report.outcome import FIGURES, series
+from mlm.report.outcome import FIGURES, outcome, series
 from mlm.report.points import Group, Point
 from mlm.report.run import Run
 from mlm.report.style import PALETTE, WIDTH, Picture, curve, panels, picture
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mlm.report.style import Grid
 
-POINTS = 50
+POINTS = 30
 """Of a curve: more of them would draw the noise of the batches."""
 FALL = 0.15
 """Share of the steps in which all curves fall alike from ln(V), and may stick out at the top."""
@@ -135,7 +135,7 @@ def _caption(group: Group, name: str, together: int) -> str:
         "all panels; where all curves fall from the start they may stick out at the top."
     )
     ended = [
-        f"{point.label} at step {run.last_step:,}"
+        f"{point.label} at step {outcome(run, name).last_step:,}"
         for point in group.points
         for run in point.runs
         if not run.is_finished
