@@ -45,7 +45,16 @@ SHAPES = {
 
 def test_the_groups_and_their_options_are_these() -> None:
     assert {name: [o.name for o in group.options] for name, group in GROUPS.items()} == {
-        "tokenizer": ["byte", "char", "from_checkpoint", "gpt2", "hf", "sentencepiece", "wordpiece"],
+        "tokenizer": [
+            "byte",
+            "char",
+            "from_checkpoint",
+            "gpt2",
+            "hf",
+            "sentencepiece",
+            "wordpiece",
+            "wordpiece_letters",
+        ],
         "data": ["blend", "indexed", "shakespeare"],
         "objective": ["masked_lm", "next_token"],
         "optim": ["megatron_bert", "megatron_gpt2"],
@@ -54,6 +63,7 @@ def test_the_groups_and_their_options_are_these() -> None:
         "launch": ["auto", "dry_run", "join", "local", "slurm"],
         "logger": ["none", "tensorboard", "wandb"],
         "model": sorted([*SHAPES, "from_checkpoint"]),
+        "finetune": ["mnli", "none", "qqp", "race", "squad_v1", "squad_v2"],
         "experiment": ["bert_megatron", "bert_novels", "quickstart", "shakespeare_char"],
     }
 
