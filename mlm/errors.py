@@ -51,3 +51,7 @@ class HangError(MlmError):
 
 class TrainError(MlmError):
     """Training cannot go on, for instance because the loss is no longer a number."""
+
+
+class DivergedError(TrainError):
+    """The loss is no longer a number, and the same steps give the same again: the recipe is unstable."""

@@ -14,7 +14,7 @@ _TRAIN = """\
 usage: mlm-train [KEY=VALUE ...] [--config-dir DIR ...] [--help] [--version]
        mlm-train -m [study=NAME] [KEY=VALUE ...]
 
-Train a GPT-2 tensor-parallel, starting the worker processes itself: one per CUDA device, or tp*dp
+Train a GPT-2 or BERT tensor-parallel, starting the worker processes itself: one per CUDA device, or tp*dp
 processes on CPU. Inside a torchrun or srun step that is already there it joins instead.
 
 examples:

@@ -169,7 +169,7 @@ def single_values(
 
 
 _OBJECTIVES = {"gpt2": ("next_token",), "bert": ("masked_lm", *FINETUNE_TASKS)}
-"""model.architecture -> what it can be trained for."""
+"""model.architecture -> what it can be trained for; first its own, the others are chosen by finetune=."""
 
 
 def _form(config: TrainConfig) -> Iterator[Problem]:
@@ -178,7 +178,7 @@ def _form(config: TrainConfig) -> Iterator[Problem]:
     possible = _OBJECTIVES[model.architecture]
     if name not in possible:
         wrong = f"is not what model.architecture={model.architecture} is trained for"
-        remedy = f"use objective={alternatives(possible)}, or another model"
+        remedy = f"use objective={possible[0]}, or another model"
         yield Problem(f"objective.name={name}", wrong, remedy)
     if model.architecture == "gpt2":
         if model.layernorm is LayerNormPlacement.post:

@@ -101,6 +101,7 @@ def _register_resolvers() -> None:
     """`${mlm.hundredth:a,b}`: a hundredth of a, or of b when a is null, at least 1, and 0 of a single step.
 
     The paper warms up over 3k of 300k steps; a shorter run keeps the proportion.
+    `${mlm.shipped:FILE}`: the path of a file of mlm/data/assets.
     """
     from omegaconf import OmegaConf
 
@@ -109,7 +110,9 @@ def _register_resolvers() -> None:
         # Anything but a number is refused under its own key; one problem is enough.
         return max(1, int(whole) // 100) if isinstance(whole, (int, float)) and 1 < whole < 2**53 else 0
 
+    assets = Path(__file__).resolve().parents[1] / "data" / "assets"
     OmegaConf.register_new_resolver("mlm.hundredth", hundredth, replace=True)
+    OmegaConf.register_new_resolver("mlm.shipped", lambda name: str(assets / name), replace=True)
 
 
 def _fill_defaults(composed: DictConfig, schema: type) -> None:

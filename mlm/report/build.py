@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mlm.report import bars, curves
+from mlm.report import bars, curves, loss_panels
 from mlm.report.efficiency_bars import efficiency
 from mlm.report.page import Section, render
 from mlm.report.points import Group
@@ -43,6 +43,9 @@ def build(groups: Sequence[Group]) -> Report:
 
 def _pictures(group: Group, found: Sequence[Row], prefix: str) -> list[Picture]:
     drawn: list[Picture | None]
+    if group.compare is not None:
+        drawn = [loss_panels.losses(group, f"{prefix}losses")]
+        return [picture for picture in drawn if picture is not None]
     if len(group.points) == 1:
         drawn = [curves.over_steps(group.points[0], f"{prefix}throughput")]
     else:

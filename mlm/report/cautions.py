@@ -29,19 +29,21 @@ _SHOWN = 3
 
 def cautions(group: Group, rows: Sequence[Row]) -> list[str]:
     """One sentence each, the gravest first; [] when nothing stands against the table."""
+    if group.compare is not None:
+        return [*_missing(group, rows), *_mixed(group), *_edited(group)]
     return [*_missing(group, rows), *_mixed(group), *_few(rows), *_wide(rows), *_edited(group)]
 
 
 def _missing(group: Group, rows: Sequence[Row]) -> list[str]:
     found = []
-    without = [row.label for row in rows if row.timing is None]
+    without = [row.label for row in rows if _has_nothing(group, row)]
     if without and len(without) < len(rows):
         found.append(
             f"No figures for {_names(without)}: see what is said of unfinished, failed and damaged runs."
         )
     if group.baseline is not None and group.baseline.timing is None:
         found.append(f"The baseline {group.baseline.label} has no figures, so there is no efficiency.")
-    elif group.is_study and group.baseline is None and len(rows) > 1:
+    elif group.is_study and group.compare is None and group.baseline is None and len(rows) > 1:
         found.append("The study's baseline is none of its points, so there is no efficiency.")
     partly = [
         f"{row.label} ({len(row.point.runs)} of {len(row.point.attempts)})"
@@ -51,6 +53,10 @@ def _missing(group: Group, rows: Sequence[Row]) -> list[str]:
     if partly:
         found.append(f"Fewer repeats than planned: {_names(partly)}.")
     return found
+
+
+def _has_nothing(group: Group, row: Row) -> bool:
+    return row.timing is None if group.compare is None else row.outcome is None
 
 
 def _mixed(group: Group) -> list[str]:

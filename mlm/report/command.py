@@ -15,6 +15,7 @@ from mlm.report import words
 from mlm.report.build import Report, build
 from mlm.report.cautions import cautions
 from mlm.report.gather import gather
+from mlm.report.losses import has_diverged, loss_table
 from mlm.report.page import amiss
 from mlm.report.points import Group
 from mlm.report.rows import Row
@@ -81,7 +82,9 @@ def _say(built: Report, folder: Path) -> None:
             console.print(f"  note: {caution}", soft_wrap=True)
     missing = amiss([point for group, _ in built.rows for point in group.points])
     if missing:
-        console.print("unfinished, failed or damaged:", style="bold")
+        diverged = any(has_diverged(point) for point, _ in missing)
+        which = f"unfinished, failed{', diverged' if diverged else ''} or damaged:"
+        console.print(which, style="bold")
     for point, attempt in missing:
         console.print(
             f"  {point.label}: {attempt.status}, {attempt.reason} ({attempt.folder})", soft_wrap=True
@@ -89,7 +92,20 @@ def _say(built: Report, folder: Path) -> None:
     console.print(f"report in {folder / PAGE}", soft_wrap=True)
 
 
+def _losses(group: Group, rows: Sequence[Row]) -> Table:
+    found = loss_table(group, rows)
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("point", overflow="fold")
+    for name, _ in found.heads:
+        table.add_column(name, justify="right", no_wrap=True)
+    for row, cells in found.lines:
+        table.add_row(row.label, *(f"{cell.text} {cell.note}".strip() for cell in cells))
+    return table
+
+
 def _table(group: Group, rows: Sequence[Row]) -> Table:
+    if group.compare is not None:
+        return _losses(group, rows)
     size, unit = words.time_unit([row.timing.median_s for row in rows if row.timing])
     is_relative = any(row.relative for row in rows)
     table = Table(box=None, padding=(0, 2, 0, 0))

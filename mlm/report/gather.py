@@ -102,23 +102,40 @@ def _of_study(study: Study, warmup_steps: int | None) -> Group:
             label=printable(point.label),
             attempts=[_of_state(study, run, warmup) for run in point.runs],
             series=None if point.series is None else printable(point.series),
+            places=_places(study, point.overrides),
             published_key=point.published_key,
             warmup_steps=warmup,
         )
         for point in study.points
     ]
-    wanted = None if study.baseline is None else printable(study.baseline)
-    named = next((point for point in points if point.label == wanted), None)
     return Group(
         title=printable(study.title or study.name),
         name=_safe(study.name),
         points=points,
-        baseline=named if wanted is not None else _default_baseline(points),
+        baseline=_baseline(study, points),
         scaling=study.scaling,
         published=published_table(study.published),
+        compare=study.compare,
+        panels=study.panels,
+        curves=study.curves,
         command=[str(word) for word in study.command],
         is_study=True,
     )
+
+
+def _baseline(study: Study, points: Sequence[Point]) -> Point | None:
+    if study.compare is not None:
+        return None
+    if study.baseline is None:
+        return _default_baseline(points)
+    return next((point for point in points if point.label == printable(study.baseline)), None)
+
+
+def _places(study: Study, overrides: Sequence[str]) -> dict[str, str]:
+    """The values of the keys that a figure of losses is arranged by."""
+    keys = {*study.panels, study.curves}
+    split = (override.partition("=") for override in overrides)
+    return {key: printable(value) for key, _, value in split if key in keys}
 
 
 def _of_state(study: Study, state: RunState, warmup_steps: int) -> Attempt:
@@ -132,6 +149,8 @@ def _of_state(study: Study, state: RunState, warmup_steps: int) -> Attempt:
     attempt = _read(folder, warmup_steps, state.command)
     if state.status == record.FINISHED:
         return attempt
+    if study.is_result(state) and attempt.run is not None:
+        return replace(attempt, status=state.status, reason=message or "its loss is no number any more")
     reasons = [message, *(attempt.run.flaws if attempt.run else [])]
     reason = "; ".join(r for r in reasons if r) or attempt.reason
     return Attempt(folder, state.status, reason, attempt.command, attempt.run, counts=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import mlm
-from mlm.report import words
+from mlm.report import losses, words
 from mlm.report.cautions import cautions
 from mlm.report.curves import loss_unit
 from mlm.report.differences import Difference, config_differences, environment_differences, grouped
@@ -73,6 +73,7 @@ def render(title: str, sections: Sequence[Section], files: Sequence[str]) -> str
             for caution in cautions(section.group, section.rows)
         ],
         amiss=amiss(points),
+        amiss_title=amiss_title(points),
         common=common,
         differing=_by_value(differing, names),
         commands=_commands(sections),
@@ -91,9 +92,17 @@ def amiss(points: Sequence[Point]) -> list[tuple[Point, Attempt]]:
     return [(point, attempt) for point in points for attempt in point.attempts if attempt.reason is not None]
 
 
+def amiss_title(points: Sequence[Point]) -> str:
+    """What heads the table of those runs."""
+    diverged = any(losses.has_diverged(point) for point in points)
+    return f"Unfinished, failed{', diverged' if diverged else ''} and damaged runs"
+
+
 def headline(section: Section) -> list[Fact]:
     """The few figures to read first."""
     group, rows = section.group, section.rows
+    if group.compare is not None:
+        return [Fact(value, what) for value, what in losses.facts(group, rows)]
     facts = []
     if len(rows) > 1:
         runs = sum(len(row.point.runs) for row in rows)
@@ -135,6 +144,7 @@ def _section(section: Section) -> dict[str, Any]:
         "group": group,
         "title": group.title,
         "facts": headline(section),
+        "losses": None if group.compare is None else losses.loss_table(group, rows),
         "baseline": group.baseline,
         "rows": rows,
         "pictures": section.pictures,

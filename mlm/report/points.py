@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,8 @@ class Point:
     label: str
     attempts: Sequence[Attempt]
     series: str | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+    """By key, the value that puts it into a panel and on a curve of a figure of losses."""
     published_key: int | None = None
     warmup_steps: int = 0
 
@@ -83,6 +85,12 @@ class Group:
     scaling: str | None = None
     """weak, strong or None."""
     published: PublishedTable | None = None
+    compare: str | None = None
+    """What of the runs is compared in place of their speed, by its name in metrics.jsonl."""
+    panels: Sequence[str] = ()
+    """Keys of the columns and rows of the figure of losses."""
+    curves: str | None = None
+    """Key of its colours."""
     command: Sequence[str] = field(default_factory=tuple)
     """That started all of it; empty for runs that were named together."""
     is_study: bool = False

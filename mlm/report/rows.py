@@ -17,6 +17,7 @@ from mlm.report.efficiency import (
     speed_up,
     tokens_rate,
 )
+from mlm.report.outcome import Outcome, outcome, together
 from mlm.report.points import Group, Point
 from mlm.report.windows import Window
 
@@ -69,6 +70,8 @@ class Row:
     """None: peak unknown, or nothing measured."""
     hfu: float | None = None
     relative: Relative | None = None
+    outcome: Outcome | None = None
+    """Over the runs that have finished; of one that diverged, if none has."""
 
     @property
     def label(self) -> str:
@@ -95,6 +98,7 @@ def _row(group: Group, point: Point) -> Row:
         timing=time,
         published=group.published_value(point),
         published_quantity=None if group.published is None else group.published.quantity,
+        outcome=_outcome(group, point),
     )
     if work is None or time is None:
         return row
@@ -107,6 +111,11 @@ def _row(group: Group, point: Point) -> Row:
         hfu=_utilisation(point, time, lambda window: window.hfu),
         relative=_relative(work, time, group.baseline),
     )
+
+
+def _outcome(group: Group, point: Point) -> Outcome | None:
+    finished = [run for run in point.runs if run.is_finished]
+    return together([outcome(run, group.compare or "loss") for run in finished or point.runs])
 
 
 def _range(time: Timing, rate: Callable[[float], float]) -> Range:

@@ -31,6 +31,8 @@ class Run:
     train: list[Record]
     """Steps in the order they were written; each has a whole step and a loss that is a number."""
     valid: list[Record]
+    spikes: list[Record]
+    """Steps whose loss had jumped, each told once."""
     summary: Mapping[str, Any] | None
     """None until the run has finished."""
     environment: Mapping[str, Any]
@@ -104,6 +106,7 @@ def read_run(folder: Path) -> Run:
         work=_work(config, _stated_flops(summary, flaws), _tokens_a_step(config, train)),
         train=train,
         valid=[r for r in records if r.get("kind") == "valid"],
+        spikes=[r for r in records if r.get("kind") == "spike"],
         summary=summary,
         environment=_read_object(folder / "environment.json", flaws, missing="is missing") or {},
         breakdown=read_breakdown(folder / "profile" / "time.json", flaws),

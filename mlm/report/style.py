@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # matplotlib takes a second to import: only when something is drawn
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    Grid = Sequence[Sequence[Axes]]
 
 PALETTE: Mapping[str, tuple[str, str]] = {
     "ink": ("#1d2733", "#e6ebf1"),
@@ -94,6 +96,13 @@ class Picture:
 @contextmanager
 def drawing(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
     """A figure of that many inches with one pair of axes, in our style whatever the user's own settings."""
+    with panels(width, height, 1, 1) as (figure, ((axes,),)):
+        yield figure, axes
+
+
+@contextmanager
+def panels(width: float, height: float, rows: int, columns: int) -> Iterator[tuple[Figure, Grid]]:
+    """The same with rows of panels on the same axes; only the outer ones have numbers beside them."""
     from matplotlib import style
     from matplotlib.figure import Figure
 
@@ -101,7 +110,7 @@ def drawing(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
         # A label in a script that the font lacks is drawn as boxes in the PNG and right in the page.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from font")
         figure = Figure(figsize=(width, height))
-        yield figure, figure.subplots()
+        yield figure, figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).tolist()
 
 
 def picture(figure: Figure, *, slug: str, heading: str, caption: str) -> Picture:

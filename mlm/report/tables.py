@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mlm.report.breakdown import KINDS
+from mlm.report.outcome import FIGURES
 from mlm.report.points import Attempt, Group, Point
 from mlm.report.rows import Range, Row
 
@@ -56,6 +57,14 @@ def _kind(kind: str) -> Column:
     return lambda row: None if row.point.breakdown is None else row.point.breakdown.seconds[kind]
 
 
+def _outcome(name: str) -> Column:
+    return lambda row: None if row.outcome is None else getattr(row.outcome, name)
+
+
+def _valid(name: str) -> Column:
+    return lambda row: None if row.outcome is None else row.outcome.valid.get(name)
+
+
 def _run_mean(pick: Callable[[Sequence[float]], float]) -> Column:
     return lambda row: None if row.timing is None else pick(row.timing.run_means_s)
 
@@ -93,6 +102,11 @@ COLUMNS: Mapping[str, Column] = {
     "paper_efficiency": _published("efficiency"),
     "paper_speed_up": _published("speed-up"),
     **{f"profiled_{kind}": _kind(kind) for kind in KINDS},
+    **{f"valid_{name}": _valid(name) for name in FIGURES},
+    "train_rise": _outcome("rise"),
+    "largest_grad_norm": _outcome("largest_norm"),
+    "spikes": _outcome("spikes"),
+    "skipped_steps": _outcome("skipped"),
 }
 """Column -> its value; shares are fractions of 1, low and high belong to the quartiles of the step time."""
 

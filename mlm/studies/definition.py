@@ -20,6 +20,9 @@ GROUP = "study"
 PROCESSES = "processes"
 """A published_key that is no override: how many processes a point has."""
 
+COMPARED = ("loss", "masked_loss", "order_loss")
+"""What a study can compare its points by, as metrics.jsonl calls it; the parts are those of masked_lm."""
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -50,6 +53,12 @@ class Definition:
     published_key: str | None
     repeats: int
     warmup_steps: int
+    compare: str | None
+    """What of a run is compared in place of its speed: one of COMPARED."""
+    panels: tuple[str, ...]
+    """Keys of the points that a figure has panels for: one for its columns, a second one for its rows."""
+    curves: str | None
+    """Key of the points whose values are the curves of a panel, each with its colour in all of them."""
     adds_baseline: bool
     """Whether the baseline is not one of the points that the study lists."""
 
@@ -114,6 +123,7 @@ class _Reader:
         if scaling not in (None, "weak", "strong"):
             self._refuse(f"scaling: {scaling}", "is neither weak, strong nor null", "use one of them")
         published, published_key = self._published(points)
+        compare, panels, curves = self._compared(points)
         if self.problems:
             return None
         assert name is not None, "it has a default"
@@ -131,6 +141,9 @@ class _Reader:
             published_key=published_key,
             repeats=repeats,
             warmup_steps=warmup_steps,
+            compare=compare,
+            panels=panels,
+            curves=curves,
             adds_baseline=adds_baseline,
         )
 
@@ -200,6 +213,29 @@ class _Reader:
             self._refuse(f"published_key: {key}", "is set by no point", remedy)
         return figure, key
 
+    def _compared(self, points: Sequence[Pairs]) -> tuple[str | None, tuple[str, ...], str | None]:
+        """compare, panels and curves."""
+        compare, curves = self._text("compare", None), self._text("curves", None)
+        listed = self.content.get("panels") or []
+        panels = [listed] if isinstance(listed, str) else listed
+        if not isinstance(panels, list) or not all(isinstance(key, str) for key in panels) or len(panels) > 2:
+            remedy = "name the key of the columns, or [columns, rows]"
+            self._refuse(f"panels: {typed(listed)}", "is neither a key nor two of them", remedy)
+            panels = []
+        if compare not in (None, *COMPARED):
+            self._refuse(f"compare: {compare}", "is nothing to compare by", f"use {alternatives(COMPARED)}")
+        for what, key in [*(("panels", key) for key in panels), *([("curves", curves)] if curves else [])]:
+            if compare is None:
+                self._refuse(
+                    f"{what}: {key}", "is for a study that compares losses", "give compare: loss too"
+                )
+            elif not all(key in point.values for point in points):
+                self._refuse(f"{what}: {key}", "is not set by every point", "set it in each, or leave it out")
+        for key in ("scaling", "baseline", "published"):
+            if compare is not None and self.content.get(key) is not None:
+                self._refuse(key, "is for a study that compares speed", "leave it out, or leave out compare")
+        return compare, tuple(panels), curves
+
     def _count(self, key: str, default: int | None, least: int = 1) -> int | None:
         value = self.content.get(key, default)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
@@ -251,6 +287,9 @@ _KEYS = (
     "baseline",
     "published",
     "published_key",
+    "compare",
+    "panels",
+    "curves",
     "repeats",
     "steps",
     "warmup_steps",

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from mlm.errors import ConfigError, Problem
-from mlm.failures import read_failures
+from mlm.errors import ConfigError, DivergedError, Problem
+from mlm.failures import Failure, read_failures
 from mlm.files import write_whole
 from mlm.studies.identity import is_finished
 
@@ -21,11 +21,11 @@ REFUSED = "refused"
 UNFINISHED = "unfinished"
 PENDING = "pending"
 SUBMITTED = "submitted"
-STATUSES = (FINISHED, FAILED, REFUSED, UNFINISHED, PENDING, SUBMITTED)
-"""finished: has its summary; failed: a worker failed; refused: never started; unfinished: running, stopped or
-killed; pending: not tried yet; submitted: a cluster has it in its queue."""
-SEEN_TO = (FINISHED, SUBMITTED)
-"""What the same command does not run again."""
+DIVERGED = "diverged"
+STATUSES = (FINISHED, DIVERGED, FAILED, REFUSED, UNFINISHED, PENDING, SUBMITTED)
+"""finished: has its summary; diverged: its loss is no number any more, by its own arithmetic (DivergedError);
+failed: a worker failed otherwise; refused: never started; unfinished: running, stopped or killed; pending:
+not tried yet; submitted: a cluster has it in its queue."""
 
 
 @dataclass(kw_only=True)
@@ -82,6 +82,12 @@ class Study:
     """Name of the published figure to compare with (mlm.plan.published)."""
     warmup_steps: int = 0
     """Steps at the start of each run that no figure counts."""
+    compare: str | None = None
+    """What of the runs is compared in place of their speed (mlm.studies.definition.COMPARED)."""
+    panels: list[str] = field(default_factory=list)
+    """Keys of the columns and of the rows of the figure of losses."""
+    curves: str | None = None
+    """Key of its colours."""
     repeats: int = 1
     points: list[Point] = field(default_factory=list)
 
@@ -91,6 +97,14 @@ class Study:
     def run_dir(self, run: RunState) -> Path:
         """Absolute when folder is."""
         return self.folder / run.dir
+
+    def is_seen_to(self, run: RunState) -> bool:
+        """Whether the same command leaves the run as it is; to a study of losses, divergence is an answer."""
+        return run.status in (FINISHED, SUBMITTED) or self.is_result(run)
+
+    def is_result(self, run: RunState) -> bool:
+        """Whether the run has told what it was started for."""
+        return run.status == FINISHED or (run.status == DIVERGED and self.compare is not None)
 
 
 def write_study(study: Study) -> None:
@@ -136,6 +150,14 @@ def read_study(folder: Path | str) -> Study:
     return study
 
 
+def failed(cause: Failure) -> tuple[str, str]:
+    """The status of a run that ended with this failure, and the failure in a sentence."""
+    message = next(iter(cause.message.strip().splitlines()), "")
+    if cause.type == DivergedError.__name__:
+        return DIVERGED, message
+    return FAILED, f"rank {cause.rank}: {cause.type}: {message}".rstrip(": ")
+
+
 def _refresh(study: Study, run: RunState) -> None:
     if run.status in (PENDING, REFUSED):
         return
@@ -143,11 +165,11 @@ def _refresh(study: Study, run: RunState) -> None:
     if there and run.status in (UNFINISHED, SUBMITTED):
         run.status, run.exit_code, run.message = FINISHED, 0, None
     elif run.status == SUBMITTED and (failures := read_failures(study.run_dir(run))):
-        first = failures[0]
-        message = next(iter(first.message.strip().splitlines()), "")
-        run.status, run.exit_code = FAILED, 1
-        run.message = f"rank {first.rank}: {first.type}: {message}".rstrip(": ")
-    elif not there and run.status == FINISHED:
+        run.exit_code = 1
+        run.status, run.message = failed(failures[0])
+    elif (not there and run.status == FINISHED) or (
+        run.status == DIVERGED and not (study.run_dir(run) / "config.yaml").is_file()
+    ):
         run.status, run.message = UNFINISHED, f"{run.dir} no longer holds the run it held"
 
 

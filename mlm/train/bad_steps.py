@@ -9,7 +9,7 @@ from typing import Any
 import torch.distributed as dist
 
 from mlm.checkpoint.state import TrainingState
-from mlm.errors import TrainError
+from mlm.errors import DivergedError, TrainError
 from mlm.train.diagnose import diagnose
 from mlm.train.guard import Verdict
 from mlm.train.log import logger
@@ -27,7 +27,8 @@ class BadSteps:
     def read(self, records: Sequence[StepRecord], state: TrainingState) -> None:
         """Log what was skipped. state: after the last of the records.
 
-        Raises TrainError, on all ranks together, when more than train.max_bad_steps in a row were not finite;
+        Raises TrainError, on all ranks together, when more than train.max_bad_steps in a row were not finite
+        (DivergedError when the first of them is so again, from parameters that are finite);
         RUN/bad_step_N.json then says what is known of the first of them. Collective when it does.
         """
         overflows = [record for record in records if record.verdict is Verdict.OVERFLOW]
@@ -82,7 +83,10 @@ class BadSteps:
         if record.loss_scale is not None:
             remedy += ", or use precision=bf16 or fp32"
         allowed = run.config.train.max_bad_steps
-        raise TrainError(
+        # What goes wrong in the arithmetic and does so again is the recipe's doing. A parameter, which no bad
+        # step has touched, is not made so by a finite update, nor is what cannot be repeated.
+        diverged = first is not None and not first["first_bad"]["what"].startswith("parameter ")
+        raise (DivergedError if diverged else TrainError)(
             f"{_said(record)}{others}, and train.max_bad_steps={allowed} allows {allowed or 'none'}; "
             f"{_cause(first)}; {path.name} beside metrics.jsonl says more: {remedy}"
         )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from mlm.errors import TrainError
+from mlm.errors import DivergedError, TrainError
 from mlm.launch.signals import Signals
 from mlm.parallel.job import Place
 from mlm.train.batches import sample_numbers
@@ -44,6 +44,7 @@ def broken(tp: int, dp: int, run_dir: Path, kind: str) -> tuple[str, list[bool],
     trainer = Trainer(replace(run), 0.0, Signals())
     with pytest.raises(TrainError) as caught:
         trainer.steps()
+    assert isinstance(caught.value, DivergedError) == (kind != "once"), "only what can be repeated diverges"
     trainer.close()
     moved = [not torch.equal(a, b) for a, b in zip(before, run.model.parameters(), strict=True)]
     return str(caught.value), moved, samples

@@ -53,6 +53,9 @@ def test_a_run_that_stays_bad_ends_and_says_where_it_went_wrong(launches):
     assert (known["first_sample"], known["samples"], known["parameters_after_updates"]) == (12, 4, 3)
     assert [rank["rank"] for rank in known["ranks"]] == [0, 1]
     assert known["ranks"][1]["first_bad"]["what"] == "parameter layers.1.mlp.expand.weight"
+    assert (
+        json.loads((launches.folder / "bad" / "errors" / "rank_1.json").read_text())["type"] == "TrainError"
+    )
     # What the bad weight reaches on the other rank, g has summed.
     assert known["ranks"][0]["first_bad"]["what"] == "output of layers.1.mlp.contract"
     # No checkpoint after a bad step; what is kept is from before.

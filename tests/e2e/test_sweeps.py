@@ -211,3 +211,43 @@ def test_a_second_sweep_in_the_same_folder_is_refused(launches: Launches) -> Non
     assert "is being written by another mlm-train -m" in second.err
     first.signal(signal.SIGTERM)
     assert first.finish() == 143
+
+
+DIVERGING = """\
+# Two rates, one of which no training survives
+compare: loss
+panels: optim.lr
+steps: 8
+points:
+  - {optim.lr: 1.0e-3}
+  - {optim.lr: 1.0e+30}
+fixed:
+  model: gpt2_tiny
+  dp: 1
+  launch.device: cpu
+  launch.threads: 1
+  train.global_batch_size: 4
+  train.micro_batch_size: 4
+  train.max_bad_steps: 2
+  train.final_eval_samples: 8
+  train.save: false
+  train.sample_tokens: 0
+"""
+
+
+def test_a_run_that_diverges_is_a_result_where_losses_are_compared(launches: Launches) -> None:
+    (launches.folder / "mine" / "study").mkdir(parents=True)
+    (launches.folder / "mine" / "study" / "rates.yaml").write_text(DIVERGING)
+    command = [*MLM_TRAIN, "--config-dir", "mine", "-m", "study=rates"]
+    first = launches.run(command)
+    assert first.code == 0, first.err
+    assert "lr=1e+30/r1 is diverged, which this study asks for: step 2: loss=nan" in first.err
+    states = {"lr=0.001": [("lr=0.001/r1", "finished")], "lr=1e+30": [("lr=1e+30/r1", "diverged")]}
+    assert recorded(launches.folder / "runs" / "rates") == states
+    assert "diverged" in first.out
+
+    again = launches.run(command)
+    assert again.code == 0
+    assert "1 of 2 runs is finished already" in again.err
+    assert "1 of 2 runs is diverged already" in again.err
+    assert recorded(launches.folder / "runs" / "rates") == states

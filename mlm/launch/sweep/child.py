@@ -17,7 +17,7 @@ from mlm.failures import read_failures
 from mlm.launch.refusal import EXIT_REFUSED
 from mlm.launch.stopped import EXIT_SAVED
 from mlm.launch.verdict import is_consequence
-from mlm.studies.record import FAILED, FINISHED, REFUSED, UNFINISHED
+from mlm.studies.record import FAILED, FINISHED, REFUSED, UNFINISHED, failed
 
 _HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _REMEMBERED_LINES = 200
@@ -113,17 +113,11 @@ def verdict(ended: Ended, run_dir: Path, *, finished: bool) -> tuple[str, str | 
     if number in set(signal.Signals):
         name = signal.Signals(number).name
         return UNFINISHED, f"killed by {name}" if code < 0 else f"stopped by {name}"
-    return FAILED, _failure(run_dir) or _last_word(ended.last_words) or f"exit code {code}"
-
-
-def _failure(run_dir: Path) -> str | None:
-    """The earliest failure that a rank recorded and that no other one explains."""
-    failures = read_failures(run_dir)
-    causes = [failure for failure in failures if not is_consequence(failure)]
-    if not causes:
-        return None
-    message = next(iter(causes[0].message.strip().splitlines()), "")
-    return f"rank {causes[0].rank}: {causes[0].type}: {message}".rstrip(": ")
+    # The earliest failure that a rank recorded and that no other one explains.
+    cause = next((failure for failure in read_failures(run_dir) if not is_consequence(failure)), None)
+    if cause is not None:
+        return failed(cause)
+    return FAILED, _last_word(ended.last_words) or f"exit code {code}"
 
 
 def _last_word(lines: Sequence[str]) -> str | None:

@@ -14,7 +14,6 @@ from mlm.errors import ConfigError, Problem
 from mlm.launch import rundir
 from mlm.studies.record import (
     FILE,
-    FINISHED,
     PENDING,
     REFUSED,
     SUBMITTED,
@@ -78,7 +77,7 @@ def carry_over(study: Study, is_queued: Callable[[Path], bool]) -> None:
 def _as_before(old: RunState, new: RunState, study: Study, is_queued: Callable[[Path], bool]) -> RunState:
     if old.status in (PENDING, REFUSED):
         return new  # the machine may be another one by now
-    if old.status == FINISHED or (old.status == SUBMITTED and is_queued(study.run_dir(old))):
+    if study.is_result(old) or (old.status == SUBMITTED and is_queued(study.run_dir(old))):
         return old
     # It is to be tried again, by the command as it is now.
     before = replace(new, dir=old.dir, status=old.status, exit_code=old.exit_code, message=old.message)

@@ -18,7 +18,7 @@ from mlm.launch.sweep.text import states
 from mlm.plan.flops import model_flops_per_step, outputs_per_sample
 from mlm.plan.memory import ACTIVATIONS_NOTE, static_memory
 from mlm.plan.parameters import count_parameters
-from mlm.studies.record import PENDING, SEEN_TO, Study
+from mlm.studies.record import PENDING, Study
 
 
 def show_sweep(study: Study, points: Sequence[CheckedPoint], machine: Machine) -> None:
@@ -46,7 +46,7 @@ def show_sweep(study: Study, points: Sequence[CheckedPoint], machine: Machine) -
     again = f" (repeats write to {others})" if others else ""
     console.print(f"\ncommands{again}", style="bold")
     for entry in study.points:
-        missing = next((run for run in entry.runs if run.status not in SEEN_TO), None)
+        missing = next((run for run in entry.runs if not study.is_seen_to(run)), None)
         if missing is not None:
             # Not in a table: a wrapped command cannot be copied.
             console.print(f" {shlex.join(missing.command)}", soft_wrap=True)

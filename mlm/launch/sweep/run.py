@@ -16,10 +16,10 @@ from mlm.launch.sweep.folder import carry_over, folder_problems, locked, shown_p
 from mlm.launch.sweep.text import show_summary
 from mlm.studies.identity import is_finished
 from mlm.studies.record import (
+    DIVERGED,
     FINISHED,
     PENDING,
     REFUSED,
-    SEEN_TO,
     SUBMITTED,
     UNFINISHED,
     RunState,
@@ -75,7 +75,7 @@ class _Runs:
         for point in self.study.points:
             found = machine_problems.get(point.label)
             for run in point.runs if found else []:
-                if run.status not in SEEN_TO:
+                if not self.study.is_seen_to(run):
                     run.status, run.message = REFUSED, "; ".join(map(str, found or []))
 
     def announce(self) -> None:
@@ -85,6 +85,7 @@ class _Runs:
         say(f"{study.name}: {count}{repeats}, in {shown_path(study.folder)}")
         for status, what in (
             (FINISHED, "finished already"),
+            *([(DIVERGED, "diverged already")] if study.compare else []),
             (SUBMITTED, "waiting or running on the cluster"),
         ):
             there = sum(run.status == status for run in runs)
@@ -93,17 +94,17 @@ class _Runs:
         for point in study.points:
             if point.runs[0].status == REFUSED:
                 say(f"{point.label} is refused here, the other points run: {point.runs[0].message}")
-        self.missing = sum(run.status not in (*SEEN_TO, REFUSED) for run in runs)
+        self.missing = sum(not study.is_seen_to(run) and run.status != REFUSED for run in runs)
 
     def run(self, swept: SweptPoint, *, repeat: int, listener: Listener) -> None:
         """Run one repeat of a point unless it need not or cannot run."""
         point = self.study.point(swept.label)
         assert point is not None, "the study has the points of the sweep"
         run = point.runs[repeat]
-        if run.status in (*SEEN_TO, REFUSED) or listener.first is not None:
+        if self.study.is_seen_to(run) or run.status == REFUSED or listener.first is not None:
             return
         self.number += 1
-        broken = next((r for r in point.runs[:repeat] if r.status not in SEEN_TO), None)
+        broken = next((r for r in point.runs[:repeat] if not self.study.is_seen_to(r)), None)
         if broken is not None:
             # What failed once fails again, at the price of a whole run; the same command tries it anew.
             if run.status == PENDING:
@@ -127,7 +128,9 @@ class _Runs:
         else:
             run.status, run.message = verdict(ended, directory, finished=finished)
         write_study(study)
-        if run.status not in SEEN_TO:
+        if study.is_result(run) and run.status != FINISHED:
+            say(f"{run.dir} is {run.status}, which this study asks for: {run.message}")
+        elif not study.is_seen_to(run):
             rest = "" if listener.first else "; the other points run"
             say(f"{run.dir} is {run.status}: {run.message}{rest}")
 
@@ -139,7 +142,7 @@ class _Runs:
         if submitted:
             say(f"{submitted} of {len(runs)} runs wait or run on the cluster")
             say("the same command later counts them and does what is missing")
-        incomplete = [run for run in runs if run.status not in SEEN_TO]
+        incomplete = [run for run in runs if not study.is_seen_to(run)]
         if incomplete:
             say(f"{len(incomplete)} run{'s' if len(incomplete) > 1 else ''} missing; repeat with")
             say(f"  {shlex.join(study.command)}")

@@ -163,6 +163,9 @@ def _planned(
         published=definition.published if definition else None,
         # The first step is a window of its own, and warms up what the others reuse.
         warmup_steps=definition.warmup_steps if definition else 1,
+        compare=definition.compare if definition else None,
+        panels=list(definition.panels) if definition else [],
+        curves=definition.curves if definition else None,
         repeats=repeats,
     )
     dirs = [word for directory in config_dirs for word in ("--config-dir", str(directory))]

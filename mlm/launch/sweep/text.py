@@ -12,6 +12,7 @@ from mlm.launch.plan_text import plan_console
 from mlm.studies.record import FINISHED, Point, Study
 
 if TYPE_CHECKING:
+    from mlm.report.points import Group
     from mlm.report.rows import Row
 
 
@@ -24,6 +25,9 @@ def show_summary(study: Study) -> None:
     from mlm.report.rows import rows
 
     (group,) = gather([study.folder], baseline=None, warmup_steps=None)
+    if group.compare is not None:
+        _show_losses(study, group)
+        return
     console = plan_console()
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("point", overflow="fold")
@@ -36,6 +40,23 @@ def show_summary(study: Study) -> None:
     note = "; medians after the warm-up" if study.warmup_steps else "; medians"
     against = f", efficiency against {study.baseline}" if study.baseline else ""
     console.print(f"\n{study.title}{note}{against}", style="bold")
+    console.print(table)
+    console.print()
+
+
+def _show_losses(study: Study, group: Group) -> None:
+    from mlm.report.losses import loss_table
+    from mlm.report.rows import rows
+
+    found, console = loss_table(group, rows(group)), plan_console()
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    table.add_column("point", overflow="fold")
+    table.add_column("runs", overflow="fold")
+    for name, _ in found.heads:
+        table.add_column(name, justify="right", no_wrap=True)
+    for point, (_, cells) in zip(study.points, found.lines, strict=True):
+        table.add_row(*map(Text, [point.label, states(point), *(cell.text for cell in cells)]))
+    console.print(f"\n{study.title}; validation after the last step", style="bold")
     console.print(table)
     console.print()
 

@@ -45,7 +45,16 @@ SHAPES = {
 
 def test_the_groups_and_their_options_are_these() -> None:
     assert {name: [o.name for o in group.options] for name, group in GROUPS.items()} == {
-        "tokenizer": ["byte", "char", "from_checkpoint", "gpt2", "hf", "sentencepiece", "wordpiece"],
+        "tokenizer": [
+            "byte",
+            "char",
+            "from_checkpoint",
+            "gpt2",
+            "hf",
+            "sentencepiece",
+            "wordpiece",
+            "wordpiece_letters",
+        ],
         "data": ["blend", "indexed", "shakespeare"],
         "objective": ["masked_lm", "next_token"],
         "optim": ["megatron_bert", "megatron_gpt2"],

@@ -118,6 +118,46 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path):
     assert len(problems(tmp_path, text)) == 4
 
 
+LOSSES = """\
+compare: masked_loss
+panels: [model.num_layers, optim.lr]
+curves: model.layernorm
+points:
+  - {model.num_layers: 2, optim.lr: 1.0e-3, model.layernorm: pre}
+  - {model.num_layers: 2, optim.lr: 1.0e-3, model.layernorm: post}
+"""
+
+
+def test_a_study_of_losses_names_what_it_compares_and_how_its_figure_is_arranged(tmp_path):
+    study = read(tmp_path, LOSSES)
+    assert (study.compare, study.curves) == ("masked_loss", "model.layernorm")
+    assert study.panels == ("model.num_layers", "optim.lr")
+    assert read(tmp_path, LOSSES.replace("[model.num_layers, optim.lr]", "optim.lr")).panels == ("optim.lr",)
+    other = read(tmp_path, GOOD)
+    assert (other.compare, other.panels, other.curves) == (None, (), None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where", "says"),
+    [
+        ("masked_loss", "beauty", ":1 compare: beauty", "is nothing to compare by: use loss"),
+        ("masked_loss", "[loss]", ":1 compare: ['loss']", "is not text"),
+        ("optim.lr]", "optim.lr, seed]", ":2 panels", "is neither a key nor two of them"),
+        ("[model.num_layers, optim.lr]", "3", ":2 panels: 3", "is neither a key nor two of them"),
+        ("optim.lr]", "seed]", ":2 panels: seed", "is not set by every point"),
+        ("model.layernorm: post", "seed: 1", ":3 curves: model.layernorm", "is not set by every point"),
+        ("compare: masked_loss", "name: x", ":2 panels: optim.lr", "is for a study that compares losses"),
+        ("points:", "scaling: weak\npoints:", ":4 scaling", "is for a study that compares speed"),
+        ("points:", "baseline: {seed: 1}\npoints:", ":4 baseline", "is for a study that compares speed"),
+    ],
+)
+def test_what_is_wrong_with_a_comparison_of_losses_is_named_with_its_line(tmp_path, old, new, where, says):
+    assert old in LOSSES
+    found = problems(tmp_path, LOSSES.replace(old, new, 1))
+    path = tmp_path / "study" / "mine.yaml"
+    assert any(p.where.startswith(f"{path}{where}") and says in str(p) for p in found), list(map(str, found))
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

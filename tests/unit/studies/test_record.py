@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mlm.errors import ConfigError
+from mlm.errors import ConfigError, DivergedError
 from mlm.failures import record_failure
 from mlm.studies import record
 from mlm.studies.record import read_study, write_study
@@ -38,6 +38,9 @@ def test_the_file_has_the_documented_keys(tmp_path):
         "baseline",
         "published",
         "warmup_steps",
+        "compare",
+        "panels",
+        "curves",
         "repeats",
         "points",
     ]
@@ -56,6 +59,8 @@ def test_the_file_has_the_documented_keys(tmp_path):
         (record.FINISHED, True, record.FINISHED),
         (record.FINISHED, False, record.UNFINISHED),
         (record.FAILED, False, record.FAILED),
+        (record.DIVERGED, True, record.DIVERGED),
+        (record.DIVERGED, False, record.UNFINISHED),
         (record.PENDING, True, record.PENDING),
         (record.REFUSED, True, record.REFUSED),
     ],
@@ -76,6 +81,27 @@ def test_a_submitted_run_whose_ranks_failed_has_failed(tmp_path):
     record_failure(tmp_path / "seed=1" / "r1", 3, ValueError("boom"))
     run = read_study(tmp_path).points[0].runs[0]
     assert (run.status, run.exit_code, run.message) == ("failed", 1, "rank 3: ValueError: boom")
+
+
+def test_a_submitted_run_that_diverged_has_diverged(tmp_path):
+    study = planned(tmp_path, ONE)
+    study.points[0].runs[0].status = record.SUBMITTED
+    write_study(study)
+    record_failure(tmp_path / "seed=1" / "r1", 0, DivergedError("step 7: loss=nan"))
+    (tmp_path / "seed=1" / "r1" / "config.yaml").touch()
+    run = read_study(tmp_path).points[0].runs[0]
+    assert (run.status, run.exit_code, run.message) == ("diverged", 1, "step 7: loss=nan")
+
+
+@pytest.mark.parametrize("compare", [None, "loss"])
+@pytest.mark.parametrize("status", record.STATUSES)
+def test_divergence_is_an_answer_to_a_study_of_losses_and_to_no_other(tmp_path, status, compare):
+    study = planned(tmp_path, ONE)
+    study.compare, run = compare, study.points[0].runs[0]
+    run.status = status
+    answers = {"finished", "diverged"} if compare else {"finished"}
+    assert study.is_result(run) == (status in answers)
+    assert study.is_seen_to(run) == (status in {*answers, "submitted"})
 
 
 def test_a_directory_with_another_configuration_is_not_the_run_that_was_meant(tmp_path):

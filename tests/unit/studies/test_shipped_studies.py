@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlm.cli.train import main
+from mlm.config.fields import flatten
 from mlm.config.schema import TrainConfig
+from mlm.data.tokenizers.configured import build
 from mlm.launch.machine import detect_machine
 from mlm.launch.sweep.check import published_key
 from mlm.launch.sweep.start import Sweep, composed
@@ -18,6 +22,8 @@ from mlm.plan.published import PUBLISHED
 from mlm.studies.definition import find_studies
 
 NAMES = [option.name for option in find_studies()]
+LOSSES = ["layernorm_placement"]
+TIMED = [name for name in NAMES if name not in LOSSES]
 
 
 def study(name: str, *overrides: str) -> Sweep:
@@ -41,6 +47,7 @@ def flops_per_process(config: TrainConfig) -> float:
 def test_the_studies_are_these():
     assert NAMES == [
         "attention_heads",
+        "layernorm_placement",
         "strong_scaling",
         "strong_scaling_cpu",
         "weak_scaling_cpu",
@@ -64,7 +71,7 @@ def test_a_dry_run_shows_every_point_and_writes_nothing(name, tmp_path, monkeypa
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TIMED)
 def test_a_study_times_training_alone_and_enough_of_it(name):
     sweep = study(name)
     assert sweep.definition is not None
@@ -153,3 +160,34 @@ def test_on_cpu_every_process_has_one_thread_the_baseline_s_too(name):
     for point in study(name).points:
         assert (point.config.launch.threads, point.config.launch.device) == (1, "cpu")
         assert point.config.precision.name == "fp32"
+
+
+def test_the_placement_of_layernorms_is_compared_at_every_depth_and_rate_and_nothing_else_differs():
+    sweep = study("layernorm_placement")
+    definition = sweep.definition
+    assert definition is not None
+    assert (definition.compare, definition.curves) == ("loss", "model.layernorm")
+    values = [flatten(point.config) for point in sweep.points]
+    varied = ("model.num_layers", "optim.lr", "model.layernorm")
+    places = [tuple(getattr(v[key], "name", v[key]) for key in varied) for v in values]
+    depths, rates = ({place[n] for place in places} for n in (0, 1))
+    assert sorted(places) == sorted(itertools.product(depths, rates, ("pre", "post")))
+    assert len(depths) >= 3
+    assert len(rates) >= 2
+    same = [{key: value for key, value in v.items() if key not in varied} for v in values]
+    assert all(each == same[0] for each in same)
+    config = sweep.points[0].config
+    assert (config.objective.name, config.model.architecture) == ("masked_lm", "bert")
+    assert config.train.final_eval
+    assert config.train.max_bad_steps > 0
+    # 0.02, the paper's, at the width of its smallest BERT, in proportion to the root of the width.
+    assert config.model.init_std == pytest.approx(0.02 * (1024 / config.model.hidden_size) ** 0.5)
+
+
+def test_its_letters_are_one_token_each_and_their_number_is_the_model_s():
+    config = study("layernorm_placement").points[0].config
+    tokenizer = build(config.tokenizer, "", Path())
+    assert tokenizer.vocab_size == config.model.vocab_size
+    words = [tokenizer.piece(int(token)) for token in tokenizer.encode("To be, or not 2?")]
+    assert words == ["t", "##o", "b", "##e", ",", "o", "##r", "n", "##o", "##t", "2", "?"]
+    assert {"cls", "sep", "mask", "pad"} <= set(tokenizer.special)

@@ -50,6 +50,13 @@ def test_the_first_cause_is_the_earliest_failure_that_no_other_explains(tmp_path
     )
 
 
+def test_a_loss_that_is_no_number_by_its_own_arithmetic_is_divergence_and_no_other_failure(tmp_path):
+    fail(tmp_path, 0, "DivergedError", "step 4: loss=nan", 1.0)
+    assert verdict(Ended(1, ()), tmp_path, finished=False) == ("diverged", "step 4: loss=nan")
+    fail(tmp_path, 0, "TrainError", "step 4: loss=nan", 1.0)
+    assert verdict(Ended(1, ()), tmp_path, finished=False)[0] == "failed"
+
+
 def test_a_failure_without_a_message_is_named_by_its_type(tmp_path):
     fail(tmp_path, 0, "MemoryError", "", 1.0)
     assert verdict(Ended(1, ()), tmp_path, finished=False)[1] == "rank 0: MemoryError"

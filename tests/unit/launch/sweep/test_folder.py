@@ -56,7 +56,7 @@ def test_a_folder_of_something_else_is_refused_and_one_s_own_is_not(tmp_path):
 def test_what_became_of_a_run_before_is_known_and_a_job_that_is_gone_unfinished(tmp_path, status, is_queued):
     before = planned(tmp_path, ONE, TWO)
     before.points[0].runs[0].status = status
-    if status == record.FINISHED:
+    if status in (record.FINISHED, record.DIVERGED):
         finish(tmp_path / "seed=1" / "r1", ONE)
     write_study(before)
     again = planned(tmp_path, TWO, ONE)
