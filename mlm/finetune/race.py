@@ -18,8 +18,9 @@ _LAYOUT = "give a folder like RACE/train with middle/*.txt and high/*.txt, or a 
 def read_race(path: Path) -> list[ChoiceExample]:
     """Every question, in the order of the files' names and of the questions in them.
 
-    path: RACE/train, RACE/dev or RACE/test, one of their folders middle or high, or a JSONL file. A folder's
-    name tells whether its questions are of middle or high school, in JSONL the record's id if it has one.
+    path: RACE/train, RACE/dev or RACE/test, one of their folders middle or high, or a JSONL file; instead of
+    the folders may lie middle.jsonl and high.jsonl. The name of a folder, or of such a file, tells whether
+    its questions are of middle or high school; in another JSONL the record's id does, if it has one.
     Raises BadData where there is nothing to read, ConfigError naming file and line of every damaged record.
     """
     damage, examples = Damage(), []
@@ -40,7 +41,7 @@ def _records(path: Path) -> Iterator[tuple[str, str, str | None, str]]:
             lines = file.read_text(encoding="utf-8").split("\n")
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    stem = f"{file.stem}.{number}" if file == path else file.stem
+                    stem = file.stem if file.suffix == ".txt" else f"{file.stem}.{number}"
                     yield f"{file}, line {number:,}", stem, part, line
     except OSError as error:
         raise BadData(str(path), f"cannot be read ({error.strerror})", _LAYOUT) from None
@@ -58,6 +59,8 @@ def _files(path: Path) -> list[tuple[Path, str | None]]:
     found = [
         (file, part) for folder, part in folders for file in sorted(folder.glob("*.txt"), key=_by_number)
     ]
+    # As mlm-data fetch leaves them.
+    found += [(file, part) for part in PARTS if (file := path / f"{part}.jsonl").is_file()]
     if not found:
         wrong = "is no such file or folder" if not path.exists() else "has no middle/*.txt or high/*.txt"
         raise BadData(str(path), wrong, _LAYOUT)

@@ -27,7 +27,9 @@ from mlm.config.compose import compose
 from mlm.config.schema import ModelConfig, TokenizerConfig
 from mlm.errors import ConfigError, Problem
 from mlm.eval import checks as names
+from mlm.eval.labelled import is_labelled
 from mlm.harness.settings import typed_arguments
+from mlm.launch.finetuning import completed
 from mlm.launch.machine import detect_machine
 from mlm.launch.refusal import format_problems
 from mlm.launch.sweep.start import composed
@@ -202,8 +204,9 @@ def train_problems(words: list[str], processes: int | None = None) -> list[Probl
         return given.problems
     if given.multirun:
         assert processes is None, "-m starts processes of its own"
-        sweep = composed(TRAIN, given.overrides, given.config_dirs, detect_machine({}), {})
-        return [*given.problems, *sweep.problems]
+        command = dataclasses.replace(TRAIN, spec=_TRAIN)
+        sweep = composed(command, given.overrides, given.config_dirs, detect_machine({}), {})
+        return [*given.problems, *(p for p in sweep.problems if not _is_absence(p))]
     given.refuse_sweeps(can_sweep=True)
     try:
         config = compose(given.overrides, given.config_dirs, _TRAIN)
@@ -223,7 +226,12 @@ def _as_if_there(path: str, allow_pickle: bool, *_: int | None) -> tuple[ModelCo
     return config.model, config.tokenizer
 
 
-_TRAIN = dataclasses.replace(CONFIGURED, from_checkpoint=_as_if_there)
+_TRAIN = dataclasses.replace(CONFIGURED, from_checkpoint=_as_if_there, completed=completed)
+
+
+def _is_absence(problem: Problem) -> bool:
+    """Whether it is about a file of a page, which depends on the machine."""
+    return problem.wrong in ("does not exist", "is no such file or folder")
 
 
 def eval_problems(words: list[str], processes: int | None = None) -> list[Problem]:
@@ -238,7 +246,8 @@ def eval_problems(words: list[str], processes: int | None = None) -> list[Proble
         return [*given.problems, *error.problems]
     if processes is not None:
         assert processes % config.tp == 0, f"{processes} processes are no multiple of tp={config.tp}"
-    found = [*given.problems, *EVAL.check(config), *names.task_problems(config.tasks, config.task_paths)]
+    of_tasks = [] if is_labelled(config) else names.task_problems(config.tasks, config.task_paths)
+    found = [*given.problems, *EVAL.check(config), *of_tasks]
     # Whether a file is there depends on the machine; that it is asked for is the point of the page.
     found = [p for p in found if "is not set, and" not in p.wrong and p.wrong != "is no such file"]
     return found if config.checkpoint else [*found, Problem("checkpoint", "is not set", "give it")]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mlm.eval.files import DataFile
 from mlm.eval.lambada import OPENAI, ORIGINAL
@@ -59,6 +61,21 @@ def wikitext_lines(parquet: Path, out: Path) -> None:
 
     rows = read_table(parquet, columns=["text"]).column("text").to_pylist()
     out.write_bytes("".join(row or " \n" for row in rows).encode())
+
+
+def race_records(parquet: Path, out: Path) -> None:
+    """The hub's rows, one a question, as the records of RACE's files: a passage with its questions a line."""
+    from pyarrow.parquet import read_table
+
+    records: list[dict[str, Any]] = []
+    for row in read_table(parquet).to_pylist():
+        if not records or (records[-1]["id"], records[-1]["article"]) != (row["example_id"], row["article"]):
+            lists: dict[str, Any] = {"questions": [], "options": [], "answers": []}
+            records.append({"id": row["example_id"], "article": row["article"], **lists})
+        for key, value in (("questions", "question"), ("options", "options"), ("answers", "answer")):
+            records[-1][key].append(row[value])
+    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    out.write_text(text, encoding="utf-8")
 
 
 _WIKITEXT_REVISION = "b08601e04326c79dfdd32d625aee71d232d685c3"
@@ -133,13 +150,14 @@ _SETS = (
         "reading comprehension with four options, for middle and high schools",
         "research only, not commercial",
         tuple(
-            _as_it_is(
-                f"{level}-{split}",
-                f"{level}/{split}-00000-of-00001.parquet",
-                HubFile("ehovy/race", _RACE_REVISION, f"{level}/{split}-00000-of-00001.parquet"),
+            Wanted(
+                DataFile(f"{level}-{split}", f"{split}/{level}.jsonl", origin=f"RACE, {level} school"),
+                HubFile("ehovy/race", _RACE_REVISION, f"{level}/{theirs}-00000-of-00001.parquet"),
+                "https://www.cs.cmu.edu/~glai1/data/race/RACE.tar.gz",
+                race_records,
             )
             for level in ("middle", "high")
-            for split in ("train", "validation", "test")
+            for split, theirs in (("train", "train"), ("dev", "validation"), ("test", "test"))
         ),
     ),
     PublicSet(

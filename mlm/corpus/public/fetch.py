@@ -156,6 +156,7 @@ def _fetch_one(file: Wanted, folder: Path, aside: Path, say: Say) -> None:
     result = arrived
     if file.convert:
         result = aside / f"{file.published.name}.converted"
+        result.parent.mkdir(parents=True, exist_ok=True)
         _convert(file, arrived, result)
         _check_arrived(result, file.hub.url, file.published.size, file.published.sha256, folder)
     target = folder / file.published.name
@@ -195,7 +196,7 @@ def _identify(public: PublicSet, path: Path) -> tuple[Wanted, bool] | None:
             return file, False
     for file in public.files:
         # The hub's form: converted, and checked as the published file then.
-        if file.convert and file.hub and size == file.hub.size:
+        if file.convert and file.hub and file.hub.size and size == file.hub.size:
             return file, True
         unstated = not file.published.sha256 and file.published.size in (0, size)
         parts = Path(file.published.name).parts

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from mlm.corpus.public import fetch
-from mlm.corpus.public.catalogue import HUB, SETS, HubFile, PublicSet, Wanted, wikitext_lines
+from mlm.corpus.public.catalogue import HUB, SETS, HubFile, PublicSet, Wanted, race_records, wikitext_lines
 from mlm.errors import ConfigError
 from mlm.eval.files import DataFile, find_files
 from mlm.eval.lambada import OPENAI
 from mlm.eval.wikitext import RAW, TOKENS
+from mlm.finetune.race import read_race
 from tests.unit.corpus.hub_server import hub_server
 
 LAMBADA = "EleutherAI/lambada_openai/data/lambada_test.jsonl"
@@ -196,11 +197,11 @@ def test_a_file_that_is_there_with_another_content_is_refused_not_overwritten(tm
 
 
 def test_files_of_one_name_in_two_folders_are_told_apart_by_the_folder(tmp_path: Path):
-    source = tmp_path / "high" / "test-00000-of-00001.parquet"
+    source = tmp_path / "test" / "high.jsonl"
     source.parent.mkdir()
     source.write_bytes(b"of high schools")
     outcome = fetch.register(SETS["race"], [source], tmp_path / "to", print)
-    assert outcome.there == [tmp_path / "to" / "high" / source.name]
+    assert outcome.there == [tmp_path / "to" / "test" / source.name]
     with pytest.raises(ConfigError, match="is no file of race"):
         fetch.register(SETS["race"], [_file(tmp_path, b"", source.name)], tmp_path / "to", print)
 
@@ -238,3 +239,26 @@ def _file(folder: Path, content: bytes, name: str = "file.bin") -> Path:
     path = folder / name
     path.write_bytes(content)
     return path
+
+
+def test_races_rows_become_records_that_fine_tuning_reads(tmp_path: Path):
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow.parquet import write_table
+
+    rows = [
+        ("high1.txt", "A text.", "B", "What?", ["a", "b", "c", "d"]),
+        ("high1.txt", "A text.", "D", "It is _ .", ["e", "f", "g", ""]),
+        ("high2.txt", "Another.", "A", "Why?", ["a", "b", "c", "d"]),
+    ]
+    names = ("example_id", "article", "answer", "question", "options")
+    columns = {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    write_table(pyarrow.table(columns), tmp_path / "rows.parquet")
+    (tmp_path / "train").mkdir()
+    race_records(tmp_path / "rows.parquet", tmp_path / "train" / "high.jsonl")
+    examples = read_race(tmp_path / "train")
+    assert [(e.id, e.part, e.answer) for e in examples] == [
+        ("high1-0", "high", 1),
+        ("high1-1", "high", 3),
+        ("high2-0", "high", 0),
+    ]
+    assert examples[1].options == ("e", "f", "g", "")
