@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from mlm.config.compose import compose, load_config, save_config
 from mlm.config.fields import assemble, flatten, schema_fields
-from mlm.config.schema import BlendPart, Decay, Gelu, LayerNormPlacement, TrainConfig
+from mlm.config.schema import BlendPart, Decay, FinetuneRecipe, Gelu, LayerNormPlacement, TrainConfig
 from mlm.errors import ConfigError
 
 TINY = compose(["model=gpt2_tiny"])
@@ -29,6 +29,17 @@ VALUES = {
     list[float]: st.lists(st.floats(allow_nan=False), max_size=4),
     list[str]: st.lists(TEXT, max_size=3),
     list[BlendPart]: st.lists(st.builds(BlendPart, weight=st.floats(allow_nan=False), path=TEXT), max_size=3),
+    list[FinetuneRecipe]: st.lists(
+        st.builds(
+            FinetuneRecipe,
+            model=TEXT,
+            parameters=st.floats(allow_nan=False),
+            batch=st.integers(-(2**63), 2**63),
+            lr=st.floats(allow_nan=False),
+            epochs=st.floats(allow_nan=False),
+        ),
+        max_size=3,
+    ),
     dict[str, str]: st.dictionaries(TEXT, TEXT, max_size=3),
 }
 
