@@ -3,7 +3,8 @@
 A sample is [CLS] A [SEP] B [SEP], filled up with [PAD]. A chunk's sentences are cut at a random sentence
 border into two segments, and with probability 1/2 these stand in swapped order. Where a chunk of two
 sentences is longer than seq_length - 3 tokens, the longer one is shortened until both fit, and then both
-alike: the first loses its beginning and the second its end, so that what is left are neighbours in the text.
+alike. What a segment loses is divided at random between its beginning and its end, and of an odd number the
+last token falls to either at random: where a segment is cut, and how long it is, must not tell its order.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from mlm.data.order import SampleOrder
 
 # [CLS], [SEP] and [SEP].
 CONTROLS = 3
-# Draws of a sample before those of its masking: where the chunk is cut, whether the segments are swapped.
-CUT, SWAP, MASKING = 0, 1, 2
+# Draws of a sample before those of its masking: where the chunk is cut, whether the segments are swapped, and
+# of two that are shortened, which gets an odd token and how much each loses at its beginning.
+CUT, SWAP, ODD, LOST, MASKING = 0, 1, 2, 3, 5
 
 
 @dataclass(frozen=True)
@@ -147,12 +149,17 @@ class _Pairs:
         begin, border, end = (
             self.dataset.sequence_starts(sentence) for sentence in (first, cut, first + sentences)
         )
-        before, after = fitting(border - begin, end - border, seq_length - CONTROLS)
+        whole = border - begin, end - border
+        odd = below(draw(keys, ODD, 1)[:, 0], 2)
+        before, after = fitting(*whole, seq_length - CONTROLS, odd)
+        lost = draw(keys, LOST, 2)
+        begin = begin + below(lost[:, 0], whole[0] - before + 1)
+        border = border + below(lost[:, 1], whole[1] - after + 1)
 
         swapped = below(draw(keys, SWAP, 1)[:, 0], 2)
         turned = swapped == 1
-        a_start, a = np.where(turned, border, border - before), np.where(turned, after, before)
-        b_start, b = np.where(turned, border - before, border), np.where(turned, before, after)
+        a_start, a = np.where(turned, border, begin), np.where(turned, after, before)
+        b_start, b = np.where(turned, begin, border), np.where(turned, before, after)
 
         places = np.arange(seq_length)  # [s]
         first_sep, last_sep = (a + 1)[:, None], (a + b + 2)[:, None]  # [n, 1]
@@ -180,15 +187,15 @@ class _Pairs:
 
 
 def fitting(
-    first: NDArray[np.int64], second: NDArray[np.int64], budget: int
+    first: NDArray[np.int64], second: NDArray[np.int64], budget: int, odd: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Lengths of two segments when the longer one is shortened, token by token, until both fit `budget`.
 
-    Of two that are equally long the second is shortened. Shapes: [n], [n] -> [n], [n].
+    odd: 1 where, of two that are both too long for an odd budget, the first keeps the token more; 0 where the
+    second does. Shapes: [n], [n], [n] -> [n], [n].
     """
-    new_first = np.where(
-        first <= second, np.minimum(first, -(-budget // 2)), budget - np.minimum(second, budget // 2)
-    )
+    half = budget // 2 + budget % 2 * odd  # [n], of the first
+    new_first = np.where(first <= second, np.minimum(first, half), budget - np.minimum(second, budget - half))
     fits = first + second <= budget
     new_first = np.where(fits, first, new_first)
     return new_first, np.where(fits, second, budget - new_first)

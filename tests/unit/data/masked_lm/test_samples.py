@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mlm.data.blend import Blend
-from mlm.data.indexed import IndexedDataset
+from mlm.data.indexed import IndexedDataset, IndexedWriter
 from mlm.data.masked_lm.chunks import build_chunks
 from mlm.data.masked_lm.masking import Masking
 from mlm.data.masked_lm.samples import BlendedMasked, ChunkSamples, MaskedBatch, MaskedValidation, fitting
@@ -51,11 +52,13 @@ def segments_of(batch: MaskedBatch, row: int) -> tuple[list[int], list[int]]:
     return inner[:at], inner[at + 1 :]
 
 
-def test_segments_are_neighbours_in_one_document_cut_at_a_sentence(data: IndexedDataset):
+def test_segments_are_neighbouring_sentences_of_one_document_or_pieces_of_them(data: IndexedDataset):
     samples = samples_of(data)
     batch = samples.batch(np.arange(2 * len(samples)))
     tokens = data.tokens.tolist()
-    starts = set((np.cumsum(data.lengths) - data.lengths).tolist())
+    starts = [*(np.cumsum(data.lengths) - data.lengths).tolist(), len(tokens)]
+    before, after = dict(zip(starts[1:], starts, strict=False)), dict(pairwise(starts))
+    borders = starts[1:-1]
     documents = data.document_starts(np.arange(data.num_documents + 1))
     lengths = set()
     for row in range(len(batch)):
@@ -64,14 +67,29 @@ def test_segments_are_neighbours_in_one_document_cut_at_a_sentence(data: Indexed
         assert first
         assert second
         lengths.add(len(first) + len(second))
-        places = [at for at in starts if tokens[at - len(first) : at + len(second)] == first + second]
-        whole = [
-            at for at in places
-            if np.searchsorted(documents, at - len(first), side="right")
-            == np.searchsorted(documents, at + len(second) - 1, side="right")
+        shortened = len(first) + len(second) == S - 3
+
+        def stands(
+            at: int, first: list[int] = first, second: list[int] = second, cut: bool = shortened
+        ) -> bool:
+            """Whether the segments are the sentences before and after a border, or pieces of these."""
+            if tokens[at - len(first) : at] != first and not (cut and within(tokens, before[at], at, first)):
+                return False
+            whole = tokens[at : at + len(second)] == second
+            return whole or (cut and within(tokens, at, after[at], second))
+
+        inside = [
+            at for at in borders
+            if np.searchsorted(documents, at - 1, side="right") == np.searchsorted(documents, at, side="right")
+            and stands(at)
         ]  # fmt: skip
-        assert whole, f"sample {row}: {first} | {second}"
+        assert inside, f"sample {row}: {first} | {second}"
     assert max(lengths) == S - 3
+
+
+def within(tokens: list[int], start: int, stop: int, piece: list[int]) -> bool:
+    """Whether the piece stands somewhere in tokens[start:stop]."""
+    return any(tokens[at : at + len(piece)] == piece for at in range(start, stop - len(piece) + 1))
 
 
 def test_an_epoch_takes_each_pair_once_and_the_next_cuts_and_masks_it_anew(data: IndexedDataset):
@@ -141,11 +159,38 @@ def test_a_blend_takes_each_datasets_own_samples(data: IndexedDataset):
             assert (getattr(batch, field.name)[row] == getattr(alone, field.name)[0]).all(), field.name
 
 
-def test_the_longer_segment_is_shortened_token_by_token():
+@pytest.mark.parametrize("odd", [0, 1])
+def test_the_longer_segment_is_shortened_token_by_token(odd: int):
     for budget in (2, 7, 10):
         pairs = [(a, b) for a in range(1, 15) for b in range(1, 15)]
-        found = fitting(*np.array(pairs).T, budget)
+        found = fitting(*np.array(pairs).T, budget, np.full(len(pairs), odd))
         for (a, b), got in zip(pairs, zip(*(part.tolist() for part in found), strict=True), strict=True):
             while a + b > budget:
-                a, b = (a - 1, b) if a > b else (a, b - 1)
+                of_first = a > b or (a == b and not odd)
+                a, b = (a - 1, b) if of_first else (a, b - 1)
             assert got == (a, b)
+
+
+def test_how_a_segment_is_cut_does_not_tell_its_order(tmp_path: Path):
+    """Of pairs far too long, what stands first is cut alike whether it came first in the text or second."""
+    with IndexedWriter(tmp_path / "counting", 100) as writer:
+        for _ in range(2):
+            writer.add_sentences([np.arange(5, 25)] * 2)
+    samples = samples_of(IndexedDataset(tmp_path / "counting"))
+    number = 4000
+    batch = samples.batch(np.arange(number))
+    kept = {swapped: [] for swapped in (0, 1)}
+    for row in range(number):
+        a, b = segments_of(batch, row)
+        assert len(a) + len(b) == S - 3
+        for segment in (a, b):
+            assert segment == list(range(segment[0], segment[0] + len(segment)))
+        kept[int(batch.swapped[row])].append(
+            (a[0] == 5, a[-1] == 24, len(a) > len(b), b[0] == 5, b[-1] == 24)
+        )
+    first, second = (np.array(kept[swapped], dtype=float) for swapped in (0, 1))
+    difference = first.mean(axis=0) - second.mean(axis=0)
+    sigma = np.sqrt(first.var(axis=0) / len(first) + second.var(axis=0) / len(second))
+    assert (np.abs(difference) < 4 * sigma).all(), (difference, sigma)
+    assert (first.mean(axis=0)[[0, 1, 3, 4]] > 0.1).all()
+    assert 0.4 < first.mean(axis=0)[2] < 0.6
