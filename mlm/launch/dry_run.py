@@ -165,7 +165,7 @@ def _epoch_rows(config: TrainConfig, samples: int) -> list[tuple[str, str]]:
         if not weight:
             rows.append((f"epochs, {dataset.name}", "weight 0: not read"))
             continue
-        epochs = _epochs(tokens, taken, config.model.seq_length)
+        epochs = _epochs(config, tokens, taken)
         if config.data.blend is None:
             rows.append(("epochs", epochs))
         else:
@@ -173,8 +173,10 @@ def _epoch_rows(config: TrainConfig, samples: int) -> list[tuple[str, str]]:
     return rows
 
 
-def _epochs(tokens: int, samples: int, seq_length: int) -> str:
-    each = samples_per_epoch(tokens, seq_length)
+def _epochs(config: TrainConfig, tokens: int, samples: int) -> str:
+    if config.objective.name == "masked_lm":
+        return f"known once the sentences of {tokens:,} training tokens are paired"
+    each = samples_per_epoch(tokens, config.model.seq_length)
     return f"{samples / each:,.2f}, each {each:,} samples of {tokens:,} training tokens"
 
 
@@ -191,4 +193,4 @@ def _epochs_of_text(config: TrainConfig, samples: int) -> str:
             tokens = len(training.encode())
         case _:
             return f"known once the text is encoded: {len(training):,} characters for training"
-    return _epochs(tokens, samples, config.model.seq_length)
+    return _epochs(config, tokens, samples)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mlm.config.compose import compose
 from mlm.config.schema import BlendPart, DataConfig, TrainConfig, TrainLoopConfig
 from mlm.data.indexed import IndexedWriter
 from mlm.launch.dry_run import show
@@ -125,3 +126,14 @@ def test_epochs_of_a_blend_are_those_of_each_dataset(
         of = f"{samples / each:.2f}, each {each} samples of {tokens:,} training tokens"
         assert f"epochs, {name} {of}; weight {weight:g}, {samples} samples" in text
     assert "epochs, b weight 0: not read" in text
+
+
+def test_pairs_of_sentences_are_not_counted_before_they_are_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with IndexedWriter(tmp_path / "d", 30_522) as writer:
+        writer.add_sentences([list(range(2000, 2050))] * 20)
+    words = ["experiment=bert_megatron", f"data.path={tmp_path / 'd'}", "data.split=[1,0,0]", "tp=2"]
+    text = plan(compose(words), LAPTOP, capsys)
+    assert "epochs known once the sentences of 1,000 training tokens are paired" in text
+    assert "6 B h (K(V + h) + h + 2), K = 76" in text
