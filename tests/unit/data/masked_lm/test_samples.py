@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -57,9 +56,8 @@ def test_segments_are_neighbouring_sentences_of_one_document_or_pieces_of_them(d
     batch = samples.batch(np.arange(2 * len(samples)))
     tokens = data.tokens.tolist()
     starts = [*(np.cumsum(data.lengths) - data.lengths).tolist(), len(tokens)]
-    before, after = dict(zip(starts[1:], starts, strict=False)), dict(pairwise(starts))
-    borders = starts[1:-1]
-    documents = data.document_starts(np.arange(data.num_documents + 1))
+    ends = data.document_starts(np.arange(data.num_documents + 1))
+    document = np.repeat(np.arange(data.num_documents), np.diff(ends)).tolist()
     lengths = set()
     for row in range(len(batch)):
         a, b = segments_of(batch, row)
@@ -67,29 +65,23 @@ def test_segments_are_neighbouring_sentences_of_one_document_or_pieces_of_them(d
         assert first
         assert second
         lengths.add(len(first) + len(second))
-        shortened = len(first) + len(second) == S - 3
-
-        def stands(
-            at: int, first: list[int] = first, second: list[int] = second, cut: bool = shortened
-        ) -> bool:
-            """Whether the segments are the sentences before and after a border, or pieces of these."""
-            if tokens[at - len(first) : at] != first and not (cut and within(tokens, before[at], at, first)):
-                return False
-            whole = tokens[at : at + len(second)] == second
-            return whole or (cut and within(tokens, at, after[at], second))
-
-        inside = [
-            at for at in borders
-            if np.searchsorted(documents, at - 1, side="right") == np.searchsorted(documents, at, side="right")
-            and stands(at)
-        ]  # fmt: skip
-        assert inside, f"sample {row}: {first} | {second}"
+        n, m = len(first), len(second)
+        neighbours = any(
+            tokens[at - n : at + m] == first + second and document[at - n] == document[at + m - 1]
+            for at in starts[1:-1]
+        )
+        # Two sentences too long for the sample, and of each a piece.
+        pieces = n + m == S - 3 and any(
+            document[at - 1] == document[at] and within(tokens[a:at], first) and within(tokens[at:b], second)
+            for a, at, b in zip(starts, starts[1:], starts[2:], strict=False)
+        )
+        assert neighbours or pieces, f"sample {row}: {first} | {second}"
     assert max(lengths) == S - 3
 
 
-def within(tokens: list[int], start: int, stop: int, piece: list[int]) -> bool:
-    """Whether the piece stands somewhere in tokens[start:stop]."""
-    return any(tokens[at : at + len(piece)] == piece for at in range(start, stop - len(piece) + 1))
+def within(sentence: list[int], piece: list[int]) -> bool:
+    """Whether the piece stands somewhere in the sentence."""
+    return any(sentence[at : at + len(piece)] == piece for at in range(len(sentence)))
 
 
 def test_an_epoch_takes_each_pair_once_and_the_next_cuts_and_masks_it_anew(data: IndexedDataset):
