@@ -50,7 +50,16 @@ def test_64_real_questions_are_fitted_along_the_same_curve_at_tp_1_and_2(encoder
             break
     path = tmp_path / "questions.jsonl"
     path.write_text("\n".join(lines))
-    recipe = ["finetune.seq_length=40", "finetune.epochs=7", "train.global_batch_size=16", "train.micro_batch_size=16", "optim.lr=2e-4", "model.dropout=0", "model.attention_dropout=0", "train.eval_interval=14"]
+    recipe = [
+        "finetune.seq_length=40",
+        "finetune.epochs=7",
+        "train.global_batch_size=16",
+        "train.micro_batch_size=16",
+        "optim.lr=2e-4",
+        "model.dropout=0",
+        "model.attention_dropout=0",
+        "train.eval_interval=14",
+    ]
     one, two = (trained(encoder, path, path, tmp_path / f"tp{tp}", *recipe, f"tp={tp}") for tp in (1, 2))
     for lines_of in (one, two):
         assert [line["accuracy"] for line in lines_of if line["kind"] == "valid"][-1] >= 0.95
