@@ -78,7 +78,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_fine_tuning_says_what_it_does_and_keeps_its_best_checkpoint(home: Path):
     said = " ".join((home / "said.txt").read_text().split())
-    assert "drawn anew, as it has none: task_head.weight, task_head.bias" in said
+    assert f"drawn anew, as {home / 'bert'} has none: task_head.weight, task_head.bias" in said
     assert "Table 6, 336M: batch 32, lr 2e-05, 3 epochs; here batch is 8, epochs is 2" in said
     assert "24 samples, 6 steps of 8 are 2.00 epochs" in said
     summary = json.loads((home / "first" / "summary.json").read_text())

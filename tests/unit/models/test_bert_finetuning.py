@@ -29,7 +29,7 @@ def with_trunk_of(theirs: Any, folder: Path, objective: str) -> nn.Module:
     mesh = Mesh.single()
     rng = RngStreams(1, mesh, torch.device("cpu"))
     ours = build_model(source.model, tp=mesh.tp, rng=rng, seed=1, objective=objective)
-    fresh = fill_from(source, source.model, ours, mesh.tp, allowed_heads(objective))
+    fresh = fill_from(source, source.model, ours, mesh.tp, allowed_heads(objective)).fresh
     assert sorted(fresh) == ["task_head.bias", "task_head.weight"]
     return ours.eval()
 

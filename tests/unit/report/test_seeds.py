@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from mlm.config.compose import compose
+from mlm.report.efficiency import Work
 from mlm.report.points import Attempt, Point
 from mlm.report.run import Run
 from mlm.report.seeds import spreads
@@ -14,9 +16,19 @@ def point(seed: int, score: float | None, lr: float = 1e-4) -> Point:
     config = compose(["model=bert_tiny", f"seed={seed}", f"optim.lr={lr}", f"run_dir=runs/{seed}"])
     config = replace(config, finetune=replace(config.finetune, task="race"))
     best = None if score is None else {"step": 3, "figure": "accuracy", "value": score}
-    work, folder = None, None
-    run = Run(folder, config, work, [], [], {"best": best}, {}, None)  # type: ignore[arg-type]
-    return Point(str(seed), [Attempt(folder, "finished", None, (), run, True)])  # type: ignore[arg-type]
+    folder = Path("runs") / str(seed)
+    run = Run(
+        folder=folder,
+        config=config,
+        work=Work(processes=1, flops=1.0, parameters=1, samples=1, tokens=1),
+        train=[],
+        valid=[],
+        spikes=[],
+        summary={"best": best},
+        environment={},
+        breakdown=None,
+    )
+    return Point(str(seed), [Attempt(folder, "finished", None, (), run, True)])
 
 
 def test_runs_that_differ_in_their_seed_alone_have_one_median():
