@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,22 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill that gets its name when the block ends without error; path may be an empty folder.
+
+    Made beside its place under a name nobody else uses, removed when anything fails. Raises OSError.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    try:
+        aside.mkdir(parents=True)
+        yield aside
+        os.replace(aside, path)
+        sync_folder(path.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_whole(path: Path, content: str | bytes, *, durable: bool = False) -> None:

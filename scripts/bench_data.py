@@ -25,11 +25,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from mlm.corpus.documents import documents
-from mlm.corpus.engines import build, choose, engine_names
-from mlm.corpus.inputs import find_sources
-from mlm.corpus.prepare import Outcome, prepare
-from mlm.corpus.prepare_options import Options
+from mlm.corpus.preparing.engines import build, choose, engine_names
+from mlm.corpus.preparing.options import Options
+from mlm.corpus.preparing.prepare import Outcome, prepare
+from mlm.corpus.reading.documents import documents
+from mlm.corpus.reading.inputs import find_sources
 from mlm.data.tokenizers import Gpt2Tokenizer
 
 # Of the slowest library, seconds are enough; the others get the same texts.

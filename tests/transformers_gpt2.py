@@ -33,6 +33,8 @@ def as_transformers(config: ModelConfig, weights: dict[str, Tensor]) -> Any:
             activation_function="gelu_new" if config.gelu is Gelu.tanh else "gelu",
             layer_norm_epsilon=config.layernorm_eps,
             tie_word_embeddings=True,
+            bos_token_id=None,  # GPT-2's 50,256 by default, which ends a text of `generate`
+            eos_token_id=None,
         )
     )
     loaded = theirs.load_state_dict(_renamed(config, weights), strict=False)

@@ -19,12 +19,28 @@ from mlm.parallel.mesh import Mesh
 from mlm.parallel.parameter import Declaration
 
 
-def load_weights(directory: Path, model: nn.Module, mesh: Mesh) -> None:
+def load_weights(
+    directory: Path,
+    model: nn.Module,
+    mesh: Mesh,
+    *,
+    fresh: tuple[str, ...] = (),
+    dropped: tuple[str, ...] = (),
+) -> tuple[str, ...]:
     """Fill the model in place from a checkpoint that was written at any layout; every rank for itself.
 
-    Raises CheckpointError when the directory is no checkpoint or is of another model.
+    fresh: beginnings of names that keep their values where the checkpoint lacks them; dropped: of names that
+    it may have and the model not. Returns the parameters that keep theirs. Raises CheckpointError when the
+    directory is no checkpoint or is of another model.
     """
-    _load(directory, weights(model), "model.", mesh)
+    read_manifest(directory)
+    wanted = weights(model)
+    there = read_index(directory).keys()
+    kept = [name for name in wanted if name not in there and name.removeprefix("model.").startswith(fresh)]
+    for name in kept:
+        del wanted[name]
+    _load(directory, wanted, "model.", mesh, dropped)
+    return tuple(name.removeprefix("model.") for name in kept)
 
 
 def load_training(
@@ -34,9 +50,15 @@ def load_training(
     _load(directory, weights(model) | moments(model, named_moments), "", mesh)
 
 
-def _load(directory: Path, wanted: Mapping[str, tuple[Tensor, Declaration]], prefix: str, mesh: Mesh) -> None:
+def _load(
+    directory: Path,
+    wanted: Mapping[str, tuple[Tensor, Declaration]],
+    prefix: str,
+    mesh: Mesh,
+    dropped: tuple[str, ...] = (),
+) -> None:
     read_manifest(directory)
-    _check(directory, wanted, prefix)
+    _check(directory, wanted, prefix, dropped)
     try:
         # Every rank reads its own part; nothing has to be told to others.
         with one_process_is_meant():
@@ -45,11 +67,16 @@ def _load(directory: Path, wanted: Mapping[str, tuple[Tensor, Declaration]], pre
         raise CheckpointError(f"{directory} could not be read: {error}") from error
 
 
-def _check(directory: Path, wanted: Mapping[str, tuple[Tensor, Declaration]], prefix: str) -> None:
-    """Raises CheckpointError unless names and full shapes are the same on both sides."""
+def _check(
+    directory: Path, wanted: Mapping[str, tuple[Tensor, Declaration]], prefix: str, dropped: tuple[str, ...]
+) -> None:
+    """Raises CheckpointError unless names and full shapes are the same on both sides, but for the dropped."""
     there = {n: tuple(t["shape"]) for n, t in read_index(directory).items() if n.startswith(prefix)}
     needed = {name: tuple(torch.Size(declaration.shape)) for name, (_, declaration) in wanted.items()}
-    missing, left_over = sorted(needed.keys() - there.keys()), sorted(there.keys() - needed.keys())
+    missing = sorted(needed.keys() - there.keys())
+    left_over = sorted(
+        n for n in there.keys() - needed.keys() if not n.removeprefix(prefix).startswith(dropped)
+    )
     other_shape = [name for name in sorted(needed.keys() & there.keys()) if needed[name] != there[name]]
     found = []
     if missing:

@@ -21,6 +21,8 @@ from mlm.files import sync
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+WEIGHTS_ONLY = "weights_only"
+"""In a manifest's `about`: true of a checkpoint without the state of an optimizer."""
 _BLOCK_BYTES = 8 << 20
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mlm.config.command import EVAL, TRAIN, Spec
+from mlm.config.command import EVAL, GENERATE, TRAIN, Spec
 from mlm.config.compose import describe_groups
 from mlm.studies.definition import find_studies
 
@@ -70,6 +70,32 @@ keys:
 
 tasks:
 """
+_GENERATE = """\
+usage: mlm-generate checkpoint=RUN prompt=TEXT [KEY=VALUE ...] [--config-dir DIR ...] [--help] [--version]
+
+Let a trained model go on from a prompt, at any tp; the same seed gives the same text at every tp. Texts go to
+standard output, all else to standard error.
+
+examples:
+  mlm-generate checkpoint=runs/first prompt="Once upon a time"        one text, shown as it is written
+  mlm-generate checkpoint=runs/first prompt="To be" temperature=0     the likeliest token each time
+  mlm-generate checkpoint=runs/first prompt= samples=4 top_p=0.9      four new documents
+  mlm-generate checkpoint=runs/first prompts=questions.txt out=answers.jsonl tp=2
+  mlm-generate checkpoint=runs/first interactive=true                 each line you type is a prompt
+
+keys:
+  checkpoint=RUN               a run's directory, or one of its checkpoints/step_N
+  prompt=TEXT                  taken as it is typed; or prompts=FILE, one a line (.jsonl: prompt or text),
+                               or interactive=true
+  max_new_tokens=128           tokens that a text may have after its prompt
+  temperature=1 top_k=50 top_p=0.9     how tokens are drawn, in this order; temperature=0: the likeliest
+  stop='["\\n\\n","Q:"]'         strings that end a text, and are left out
+  samples=4 seed=1234          texts per prompt; what decides all that is drawn
+  slide=true                   go on when the context is full, the oldest half of it out of sight
+  out=FILE.jsonl               write the texts there (never over an earlier one)
+  batch_size=8 tp=2            texts in the making at once; tensor-parallel degree
+  echo=true                    print the prompt in front of its text
+"""
 REPORT = """\
 usage: mlm-report RUN ... [out=DIR] [baseline=POINT] [warmup_steps=N] [--help] [--version]
 
@@ -91,6 +117,33 @@ keys:
 exit codes: 0 a report was written, 2 refused
 """
 """The help of mlm-report."""
+HARNESS = """\
+usage: mlm-harness checkpoint=RUN_DIR [KEY=VALUE ...] --tasks TASK[,TASK ...] [OPTION of lm_eval ...]
+       mlm-harness ls tasks
+
+Run any task of lm-evaluation-harness on a checkpoint of ours, tensor-parallel where tp is above 1. This is
+lm_eval's own command line with a model `mlm` in it: leading KEY=VALUE words are --model_args of that model,
+everything from the first option on is lm_eval's (`lm_eval run --help`). Needs `pip install 'mlm[harness]'`.
+
+examples:
+  mlm-harness checkpoint=runs/first --tasks lambada_openai
+  mlm-harness checkpoint=runs/first/checkpoints/step_1000 tp=2 --tasks wikitext,hellaswag --limit 100
+  mlm-harness checkpoint=runs/first --tasks my_task --include_path my_tasks --output_path results
+
+keys:
+  checkpoint=DIR               a run's directory (its newest checkpoint) or one of its checkpoints/step_N
+  tp=N, dp=N                   over how many processes the model is split, and how many copies share the work
+  precision=NAME               fp32 (default), bf16, fp16 or auto
+  device=NAME                  auto (default), cpu or cuda; threads=N: of each process on CPU
+  batch_tokens=N               tokens of one forward pass; lm_eval's --batch_size has no say
+  max_length=N                 tokens read at once, up to the model's context
+  max_gen_toks=N               new tokens of requests that do not say; 256
+  prefix_token_id=N            what stands before a text; the tokenizer's end-of-text token
+  seed=N                       of requests that sample; 0
+
+exit codes: 0 finished, 1 a worker failed, 2 refused
+"""
+"""The help of mlm-harness."""
 _CONCLUSION = """\
 
 Own options: put YAML files into DIR/GROUP/NAME.yaml and give --config-dir DIR.
@@ -115,6 +168,11 @@ def evaluate(config_dirs: Sequence[Path]) -> str:
             optional = "" if file.required else " (adds rows where it is there)"
             lines.append(f"  {'':13}task_paths.{key}={file.name or 'FILE'}{optional}")
     return _EVAL + "\n".join(lines) + "\n" + _GROUPS + _groups(config_dirs, EVAL) + _CONCLUSION
+
+
+def generate(config_dirs: Sequence[Path]) -> str:
+    """The help of mlm-generate."""
+    return _GENERATE + _GROUPS + _groups(config_dirs, GENERATE) + _CONCLUSION
 
 
 def _studies(config_dirs: Sequence[Path]) -> str:

@@ -38,7 +38,7 @@ def run(
             print(f"{name} {mlm.__version__}")
             return 0
         if given.multirun and can_sweep:
-            from mlm.launch.sweep import start_sweep as start
+            from mlm.launch.sweep.start import start_sweep as start
         else:
             from mlm.launch.start import start
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import keyword
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -49,7 +50,9 @@ class Family:
             if name != wanted:
                 subparsers.add_parser(name, help=summary)
                 continue
-            module = importlib.import_module(f"{self.package}.{name}")
+            # A module cannot well be called `import`.
+            file = f"{name}_" if keyword.iskeyword(name) else name
+            module = importlib.import_module(f"{self.package}.{file}")
             subparser = subparsers.add_parser(
                 name,
                 help=summary,

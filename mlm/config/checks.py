@@ -9,13 +9,13 @@ from typing import Any
 from mlm.config.fields import Field, flatten, plain, schema_fields
 from mlm.config.names import alternatives, nearest
 from mlm.config.profiled_steps import profile_problems
-from mlm.config.ranges import EVAL_RANGES, RANGES, Range
+from mlm.config.ranges import EVAL_RANGES, GENERATE_RANGES, RANGES, Range
 from mlm.config.resolve import resolved
-from mlm.config.schema import EvalConfig, LayerNormPlacement, TrainConfig
+from mlm.config.schema import EvalConfig, GenerateConfig, LaunchConfig, LayerNormPlacement, TrainConfig
 from mlm.config.slurm_options import slurm_problems
 from mlm.errors import Problem
 
-__all__ = ["check", "check_evaluation", "resolved"]
+__all__ = ["check", "check_evaluation", "check_generation", "resolved"]
 
 NAMES: dict[str, tuple[str, ...]] = {
     "model.architecture": ("gpt2", "bert"),
@@ -58,6 +58,10 @@ def check(config: TrainConfig) -> list[Problem]:
         problems += _batch(config)
     if usable("train.steps", "optim.warmup_steps", "optim.decay_steps"):
         problems += _schedule(config)
+    if usable("objective.name") and config.objective.name == "masked_lm" and config.eval.tasks:
+        wrong = "score answers, and objective=masked_lm trains a model that has none"
+        where = f"eval.tasks=[{','.join(config.eval.tasks)}]"
+        problems.append(Problem(where, wrong, "leave them out; validation tells what was learned"))
     if usable("eval.interval") and config.eval.interval and not config.eval.tasks:
         wrong = "is for eval.tasks, which names none"
         remedy = "name tasks as eval.tasks=[lambada], or use eval.interval=0"
@@ -80,10 +84,52 @@ def check(config: TrainConfig) -> list[Problem]:
 def check_evaluation(config: EvalConfig) -> list[Problem]:
     """The same of mlm-eval: what is wrong with its numbers and names by themselves."""
     problems, _ = single_values(flatten(config), schema_fields(EvalConfig), EVAL_RANGES)
-    if config.launch.max_restarts > 0:
-        where = f"launch.max_restarts={config.launch.max_restarts}"
-        problems.append(Problem(where, "is for a training, which has checkpoints", "leave it out"))
-    return problems + slurm_problems(config.launch)
+    return problems + _no_restarts(config.launch) + slurm_problems(config.launch)
+
+
+def check_generation(config: GenerateConfig) -> list[Problem]:
+    """The same of mlm-generate, and what its choices have against each other."""
+    problems, bad = single_values(flatten(config), schema_fields(GenerateConfig), GENERATE_RANGES)
+    problems += _one_source(config)
+    if not bad.intersection(("temperature", "samples")) and config.temperature == 0 and config.samples > 1:
+        where, wrong = f"samples={config.samples}", "would be the same text each time with temperature=0"
+        problems.append(Problem(where, wrong, "use samples=1, or a temperature above 0"))
+    if "" in config.stop:
+        where, wrong = f"stop={plain(config.stop)}", "holds an empty string, which is everywhere"
+        problems.append(Problem(where, wrong, "leave it out"))
+    if config.launch.mode == "slurm":
+        wrong = "submits a job, and texts are made where they are asked for"
+        remedy = "inside an allocation: srun --ntasks=TP mlm-generate ..."
+        problems.append(Problem("launch=slurm", wrong, remedy))
+    return problems + _no_restarts(config.launch)
+
+
+def _one_source(config: GenerateConfig) -> list[Problem]:
+    """Prompts come from one place, and a terminal is no place for batches."""
+    given = {
+        "prompt": config.prompt is not None,
+        "prompts": config.prompts is not None,
+        "interactive=true": config.interactive,
+    }
+    names = [name for name, is_given in given.items() if is_given]
+    if not names:
+        remedy = 'give prompt="...", prompts=FILE, or interactive=true'
+        return [Problem("prompt", "is not set, and nothing else to go on from is", remedy)]
+    found = []
+    if len(names) > 1:
+        found.append(Problem(" and ".join(names), "are both where prompts come from", "keep one of them"))
+    for key, is_given in {"out": config.out is not None, "samples": config.samples > 1}.items():
+        if config.interactive and is_given:
+            where, wrong = f"{key}={getattr(config, key)}", "is for batches, and interactive=true is none"
+            found.append(Problem(where, wrong, "leave it out, or use prompts=FILE"))
+    return found
+
+
+def _no_restarts(launch: LaunchConfig) -> list[Problem]:
+    if launch.max_restarts == 0:
+        return []
+    where = f"launch.max_restarts={launch.max_restarts}"
+    return [Problem(where, "is for a training, which has checkpoints", "leave it out")]
 
 
 def divisors(number: int) -> list[int]:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic
 
-from mlm.config.checks import check, check_evaluation
+from mlm.config.checks import check, check_evaluation, check_generation
 from mlm.config.fields import C
-from mlm.config.schema import EvalConfig, TrainConfig
+from mlm.config.schema import EvalConfig, GenerateConfig, ModelConfig, TokenizerConfig, TrainConfig
 from mlm.errors import Problem
 
 
@@ -17,7 +17,10 @@ class Spec(Generic[C]):
     """The configuration of one command.
 
     name: as it is typed; primary: configs/PRIMARY.yaml lists its groups; check: what its dataclass has wrong
-    by itself; paths: keys that name files or directories, made absolute once.
+    by itself; paths: keys that name files or directories, made absolute once. from_checkpoint: model and
+    tokenizer, if any, of the weights that a path names (bool: pickles may be read; heads and vocabulary: as
+    typed, for files that do not say), in formats that this package knows nothing of; None where no key can
+    ask for it. Raises ConfigError.
     """
 
     name: str
@@ -25,6 +28,9 @@ class Spec(Generic[C]):
     schema: type[C]
     check: Callable[[C], list[Problem]]
     paths: tuple[str, ...]
+    from_checkpoint: (
+        Callable[[str, bool, int | None, int | None], tuple[ModelConfig, TokenizerConfig | None]] | None
+    ) = None
 
 
 TRAIN = Spec(
@@ -44,3 +50,10 @@ TRAIN = Spec(
     ),
 )
 EVAL = Spec("mlm-eval", "eval", EvalConfig, check_evaluation, ("checkpoint", "task_paths", "out"))
+GENERATE = Spec(
+    "mlm-generate",
+    "generate",
+    GenerateConfig,
+    check_generation,
+    ("checkpoint", "prompts", "out"),
+)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from mlm.config.command import TRAIN, Spec
-from mlm.config.fields import MISSING, C, assemble, mapping_of, schema_fields
+from mlm.config.fields import MISSING, C, Refused, assemble, mapping_of, read, schema_fields
+from mlm.config.from_checkpoint import fill_from_checkpoint
 from mlm.config.hydra_groups import GroupComposer
 from mlm.config.leaves import read_leaves
 from mlm.config.locate import Group, find_groups, search_dirs
@@ -52,9 +53,18 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), sp
     composed = composer.compose()
     before = read_leaves(composed, {}, schema).values
     _assign(composed, judged, schema)
+    unfilled, marked = fill_from_checkpoint(composed, spec)
     leaves = read_leaves(composed, before, schema)
+    for key in marked:
+        leaves.refused.pop(key, None)
+        leaves.values.pop(key, None)
+    for key, given in judged.verbatim.items():
+        try:
+            leaves.values[key] = read(schema_fields(schema)[key], given.value)
+        except Refused as error:
+            leaves.refused[key] = (given.text, error)
 
-    problems = list(judged.problems)
+    problems = [*judged.problems, *unfilled]
     sources = composer.sources() if set(leaves.refused) - set(judged.assignments) else {}
     mistyped = {problem.where.partition("=")[0] for problem in judged.problems}
     for key, (shown, refused) in leaves.refused.items():

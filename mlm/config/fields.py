@@ -22,12 +22,16 @@ MISSING = object()
 
 @dataclass(frozen=True)
 class Field:
-    """One leaf of the schema: its dotted key, its type without None, whether null is allowed, its default."""
+    """One leaf of the schema: its dotted key, its type without None, whether null is allowed, its default.
+
+    verbatim: any text is a value, as it is typed, also an empty one.
+    """
 
     key: str
     kind: Any
     optional: bool
     default: Any
+    verbatim: bool = False
 
     @property
     def is_list(self) -> bool:
@@ -99,7 +103,7 @@ def read(field: Field, value: Any, example: Any = None) -> Any:
             shown = plain(example) or _list_example(field)
             raise Refused("is not a list", f"write it with brackets, as {field.key}={shown}")
         (kind,) = get_args(field.kind)
-        element = Field(field.key, kind, False, MISSING)
+        element = Field(field.key, kind, False, MISSING, field.verbatim)
         return [read(element, v, example[0] if example else None) for v in value]
     if dataclasses.is_dataclass(field.kind):
         return _read_record(field, value)
@@ -124,7 +128,7 @@ def read(field: Field, value: Any, example: Any = None) -> Any:
         except OverflowError:
             return math.inf
     if field.kind is str and isinstance(value, str):
-        if not value.strip():
+        if not value.strip() and not field.verbatim:
             raise Refused("is empty", _remedy(field, example))
         return value
     raise Refused(f"is not {_KIND[field.kind]}", _remedy(field, example))
@@ -231,7 +235,7 @@ def _walk(cls: Any, prefix: str) -> list[Field]:
         default = MISSING if f.default is dataclasses.MISSING else f.default
         if f.default_factory is not dataclasses.MISSING:
             default = f.default_factory()
-        found.append(Field(key, hint, optional, default))
+        found.append(Field(key, hint, optional, default, f.metadata.get("verbatim", False)))
     return found
 
 

@@ -50,10 +50,14 @@ class Known:
 
 @dataclass
 class Judged:
-    """Overrides that can be applied, and the problems of those that cannot."""
+    """Overrides that can be applied, and the problems of those that cannot.
+
+    verbatim: assignments that no ${...} is looked for in.
+    """
 
     choices: dict[str, str] = field(default_factory=dict)
     assignments: dict[str, Assignment] = field(default_factory=dict)
+    verbatim: dict[str, Assignment] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def refuse(self, where: str, wrong: str, remedy: str) -> None:
@@ -95,14 +99,35 @@ def _judge_one(text: str, known: Known, judged: Judged) -> None:
     if not equals:
         judged.refuse(text, "gives no value", f"write {key}=VALUE")
         return
-    if not right.strip():
+    field = known.field(key)
+    verbatim = field is not None and field.verbatim
+    if not right.strip() and not (verbatim and field is not None and field.kind is str):
         null = f", or {key}=null" if known.nullable(key) else ""
         judged.refuse(text, "gives no value", f"write {key}=VALUE{null}")
         return
-    if key in judged.choices or key in judged.assignments:
+    if key in judged.choices or key in judged.assignments or key in judged.verbatim:
         judged.refuse(text, f"gives {key} a second time", "keep one of them")
         return
+    if verbatim:
+        _judge_verbatim(text, key, right, known, judged)
+        return
     _judge_value(text, key, right, known, judged)
+
+
+def _judge_verbatim(text: str, key: str, right: str, known: Known, judged: Judged) -> None:
+    """Text that is no grammar's: what a prompt says, or strings listed as YAML does, which knows \\n."""
+    import yaml
+
+    field = known.field(key)
+    assert field is not None, "only a key that there is gets here"
+    value: Any = right
+    if field.is_list:
+        try:
+            value = yaml.safe_load(right)
+        except yaml.YAMLError:
+            judged.refuse(text, "cannot be read as a list", f'write it as \'{key}=["A","B"]\'')
+            return
+    judged.verbatim[key] = Assignment(right, value)
 
 
 def _judge_value(text: str, key: str, right: str, known: Known, judged: Judged) -> None:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Range:
-    """Finite numbers from low, which is included unless open_low, to below high."""
+    """Finite numbers from low, included unless open_low, to below high, included with closed_high."""
 
     low: float
     high: float = math.inf
     open_low: bool = False
+    closed_high: bool = False
 
     def __contains__(self, value: float) -> bool:
-        return not self._too_low(value) and value < self.high
+        return not self._too_low(value) and not self._too_high(value)
 
     def wrong(self, value: float) -> str:
         """What value does not meet: `is not at least 1`, `is not below 1`, `is not a finite number`."""
@@ -23,13 +24,17 @@ class Range:
             return "is not a finite number"
         if self._too_low(value):
             return f"is not {'above' if self.open_low else 'at least'} {self.low:g}"
-        return f"is not below {self.high:g}"
+        return f"is not {'at most' if self.closed_high else 'below'} {self.high:g}"
 
     def remedy(self, key: str, value: float) -> str:
         """The nearest values that are allowed, as they would be typed."""
-        if value >= self.high and math.isfinite(self.high):
-            return f"use a number below {self.high:g}"
+        if self._too_high(value) and not self._too_low(value) and math.isfinite(self.high):
+            below = f"a number below {self.high:g}"
+            return f"use {f'{key}={self.high:g} or less' if self.closed_high else below}"
         return f"use a number above {self.low:g}" if self.open_low else f"use {key}={self.low:g} or more"
+
+    def _too_high(self, value: float) -> bool:
+        return not (value <= self.high if self.closed_high else value < self.high)
 
     def _too_low(self, value: float) -> bool:
         # Written so that NaN, which compares false with everything, counts as too low.
@@ -43,7 +48,8 @@ POSITIVE = Range(0, open_low=True)
 NOT_NEGATIVE = Range(0)
 FRACTION = Range(0, 1)
 OPEN_FRACTION = Range(0, 1, open_low=True)
-SHARE = Range(0, math.nextafter(1, 2))
+SHARE = Range(0, 1, closed_high=True)
+POSITIVE_SHARE = Range(0, 1, open_low=True, closed_high=True)
 
 RANGES: dict[str, Range] = {
     "model.num_layers": COUNT,
@@ -105,16 +111,28 @@ RANGES: dict[str, Range] = {
 }
 """Dotted key -> what its value has to be in; null is the schema's affair, data.split mlm.data.split's."""
 
+_LAUNCH_RANGES: dict[str, Range] = {
+    key: allowed for key, allowed in RANGES.items() if key.startswith("launch.")
+}
+
 EVAL_RANGES: dict[str, Range] = {
-    "launch.threads": COUNT,
-    "launch.failure_grace_s": POSITIVE,
-    "launch.save_grace_s": POSITIVE,
-    "launch.max_restarts": COUNT_OR_NONE,
-    "launch.timeout_s": POSITIVE,
-    "launch.devices_per_node": COUNT,
+    **_LAUNCH_RANGES,
     "tp": COUNT,
     "dp": COUNT,
     "batch_tokens": COUNT,
     "limit": COUNT,
 }
 """The same of mlm-eval."""
+
+GENERATE_RANGES: dict[str, Range] = {
+    **_LAUNCH_RANGES,
+    "max_new_tokens": COUNT,
+    "samples": COUNT,
+    "temperature": NOT_NEGATIVE,
+    "top_k": COUNT,
+    "top_p": POSITIVE_SHARE,
+    "seed": RANGES["seed"],
+    "batch_size": COUNT,
+    "tp": COUNT,
+}
+"""The same of mlm-generate."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+VERBATIM = {"verbatim": True}
+"""Metadata of fields that take any text as it is typed, quotes, commas, blanks and all; of lists: as YAML."""
+
 
 class Gelu(Enum):
     """Form of the GELU: GPT-2 was trained with the tanh approximation, BERT and nanoGPT with erf."""
@@ -93,7 +96,8 @@ class TokenizerConfig:
     """gpt2, sentencepiece, char, byte, wordpiece or hf."""
     path: str | None = None
     """SentencePiece's .model, a folder of vocab.json and merges.txt (gpt2), a vocab.txt (wordpiece) or a
-    tokenizer.json (hf); null: gpt2's shipped pair, or a SentencePiece model trained at first use, cached."""
+    tokenizer.json (hf); null: the shipped files of GPT-2 or BERT (uncased), or a SentencePiece model trained
+    at first use, cached."""
     vocab_size: int | None = None
     """Pieces to train; null: model.vocab_size. Only for kind=sentencepiece without a path."""
 
@@ -329,7 +333,10 @@ class TrainConfig:
     resume: str = "never"
     """never; auto: from run_dir's newest whole checkpoint; or a run or checkpoint directory to go on from."""
     init_from: str | None = None
-    """A run or one of its checkpoints/step_N whose weights training starts from, at step 0; null: random."""
+    """Whose weights training starts from, at step 0: a run, one of its checkpoints/step_N, or a folder of
+    Hugging Face's; null: random."""
+    allow_pickle: bool = False
+    """Let init_from read .bin and .pt files that could run code: only for files that you trust."""
     sweep_dir: str | None = None
     """With -m, where all runs go; null: runs/<study>, or runs/sweep-<hash> of what was typed."""
 
@@ -360,4 +367,56 @@ class EvalConfig:
     @property
     def pp(self) -> int:
         """Evaluation is not pipelined."""
+        return 1
+
+
+@dataclass(kw_only=True)
+class GenerateConfig:
+    """Everything mlm-generate can be told."""
+
+    precision: PrecisionConfig
+    launch: LaunchConfig
+    checkpoint: str | None = None
+    """What writes: a run's directory (its newest checkpoint) or one of its checkpoints/step_N."""
+    prompt: str | None = field(default=None, metadata=VERBATIM)
+    """The text to go on from, as it is typed; empty: a new document."""
+    prompts: str | None = None
+    """A file of prompts: one a line, or in a .jsonl file the key prompt or text of each line."""
+    interactive: bool = False
+    """Ask for prompts in the terminal, one after the other."""
+    out: str | None = None
+    """A file for the texts as JSON lines; null: standard output. Never an existing one."""
+    max_new_tokens: int = 128
+    """Tokens that a text may have after its prompt."""
+    samples: int = 1
+    """Texts per prompt."""
+    temperature: float = 1.0
+    """Divides the logits; 0: always the likeliest token."""
+    top_k: int | None = None
+    """Draw from the so many likeliest tokens only; null: from all."""
+    top_p: float | None = None
+    """Draw from the smallest set of likeliest tokens that has this probability; null: from all."""
+    stop: list[str] = field(default_factory=list, metadata=VERBATIM)
+    """Strings that end a text where they first appear in it, and are left out: stop=["\\n\\n","Q:"]."""
+    slide: bool = False
+    """Go on when the model's context is full, the oldest half of it out of sight; false: end there."""
+    echo: bool = False
+    """Print the prompt in front of its text."""
+    seed: int = 1234
+    """Decides, with the numbers of prompt and sample, what is drawn."""
+    batch_size: int = 8
+    """Texts in the making at once."""
+    cache: bool = True
+    """Keep keys and values of the tokens so far; false: compute them anew for each token, to compare."""
+    tp: int = 1
+    """Tensor-parallel degree, whatever the checkpoint was trained at."""
+
+    @property
+    def pp(self) -> int:
+        """Generation is not pipelined."""
+        return 1
+
+    @property
+    def dp(self) -> int:
+        """All texts are made by one copy of the model."""
         return 1

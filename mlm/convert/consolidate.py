@@ -18,16 +18,16 @@ import mlm
 from mlm.checkpoint.layout import FIRST_MOMENT, SECOND_MOMENT
 from mlm.checkpoint.locate import Checkpoint
 from mlm.checkpoint.manifest import damage
-from mlm.checkpoint.storage import DTYPES, NAMES, Place, mapped, read_index, slice_of
+from mlm.checkpoint.storage import DTYPES, Place, mapped, read_index, slice_of
 from mlm.config.schema import TrainConfig
 from mlm.config.store import load_config
+from mlm.convert.dtypes import FORMATS
+from mlm.convert.tensor_writer import Piece, header_of, write_tensors
 from mlm.errors import CheckpointError, ConfigError, Problem
 from mlm.files import whole_file
 
 WEIGHT = "model."
 """What a weight's name begins with in a checkpoint; in the file it is left out."""
-
-FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,23 @@ def consolidate(
     kinds = (WEIGHT, FIRST_MOMENT, SECOND_MOMENT) if optimizer else (WEIGHT,)
     chosen = {name: tensor for name, tensor in stored.items() if name.startswith(kinds)}
     wanted = FORMATS.get(dtype or "")
-    dtypes = {
-        name: wanted if wanted is not None and name.startswith(WEIGHT) else DTYPES[tensor["dtype"]]
+    pieces = [
+        Piece(
+            name.removeprefix(WEIGHT),
+            wanted if wanted is not None and name.startswith(WEIGHT) else DTYPES[tensor["dtype"]],
+            tuple(tensor["shape"]),
+        )
         for name, tensor in chosen.items()
-    }
+    ]
     # Wide elements first, so that every tensor is aligned to its element without a gap.
-    order = sorted(chosen, key=lambda name: -dtypes[name].itemsize)
-    header = _header(order, chosen, dtypes, _metadata(checkpoint))
-    size = len(header) + sum(math.prod(chosen[n]["shape"]) * dtypes[n].itemsize for n in order)
-    _check_room(out, size)
+    ordered = sorted(zip(pieces, chosen, strict=True), key=lambda pair: -pair[0].dtype.itemsize)
+    pieces, order = [piece for piece, _ in ordered], [name for _, name in ordered]
+    metadata = _metadata(checkpoint)
+    size = len(header_of(pieces, metadata)[0]) + sum(piece.bytes for piece in pieces)
+    check_room(out, size)
+    full = (full_tensor(checkpoint.directory, name, chosen[name]) for name in order)
     with _whole_or_not_at_all(out) as file:
-        file.write(header)
-        for name in order:
-            file.write(_bytes(_full(checkpoint.directory, name, chosen[name]), dtypes[name], name))
+        write_tensors(file, pieces, full, metadata)
     elements = sum(math.prod(chosen[name]["shape"]) for name in order)
     return Written(out, len(order), elements, size)
 
@@ -93,7 +97,8 @@ def _check(out: Path, overwrite: bool) -> None:
         raise ConfigError(Problem(str(out), "exists", "name another file, or add --overwrite"))
 
 
-def _check_room(out: Path, size: int) -> None:
+def check_room(out: Path, size: int) -> None:
+    """Raises ConfigError when the disk that out is to lie on has no room for so many bytes."""
     free = shutil.disk_usage(out.parent).free
     if free < size:
         wrong = f"needs {size / 2**20:,.1f} MiB and the disk has {free / 2**20:,.1f} MiB free"
@@ -110,24 +115,8 @@ def _metadata(checkpoint: Checkpoint) -> dict[str, str]:
     }
 
 
-def _header(
-    order: list[str], stored: Mapping[str, Any], dtypes: Mapping[str, torch.dtype], metadata: dict[str, str]
-) -> bytes:
-    entries: dict[str, Any] = {"__metadata__": metadata}
-    position = 0
-    for name in order:
-        shape = list(stored[name]["shape"])
-        end = position + math.prod(shape) * dtypes[name].itemsize
-        entry = {"dtype": NAMES[dtypes[name]], "shape": shape, "data_offsets": [position, end]}
-        entries[name.removeprefix(WEIGHT)] = entry
-        position = end
-    text = json.dumps(entries).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
-
-
-def _full(directory: Path, name: str, stored: Mapping[str, Any]) -> Tensor:
-    """The full tensor: the mapped file itself when one shard holds all of it."""
+def full_tensor(directory: Path, name: str, stored: Mapping[str, Any]) -> Tensor:
+    """The full tensor of an entry of read_index: the mapped file itself when one shard holds all of it."""
     dtype, shape = DTYPES[stored["dtype"]], tuple(stored["shape"])
     parts = [
         (chunk["offsets"], slice_of(mapped(directory / chunk["file"]), _place(chunk), dtype))
@@ -145,16 +134,6 @@ def _full(directory: Path, name: str, stored: Mapping[str, Any]) -> Tensor:
 
 def _place(chunk: Mapping[str, Any]) -> Place:
     return Place(chunk["file"], chunk["start"], tuple(chunk["shape"]))
-
-
-def _bytes(tensor: Tensor, dtype: torch.dtype, name: str) -> memoryview:
-    narrowed = tensor.to(dtype).contiguous()
-    if narrowed.dtype != tensor.dtype and not narrowed.isfinite().all() and tensor.isfinite().all():
-        largest = tensor.abs().max().item()
-        raise CheckpointError(
-            f"{name.removeprefix(WEIGHT)} holds {largest:g}, beyond what fp16 can: use --dtype bf16 or fp32"
-        )
-    return narrowed.view(-1).view(torch.uint8).numpy().data
 
 
 @contextmanager

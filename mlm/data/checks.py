@@ -32,11 +32,10 @@ def problems(
     objective: str = NEXT_TOKEN,
 ) -> list[Problem]:
     """Every problem visible without encoding anything; in milliseconds, except that files must answer."""
-    of_tokenizer = [*_tokenizer_problems(data, tokenizer, model_vocab_size)]
     return [
-        *of_tokenizer,
+        *_tokenizer_problems(data, tokenizer, model_vocab_size),
         *_data_problems(data, tokenizer, seq_length, objective),
-        *(masked_lm_problems(data, tokenizer, seq_length, of_tokenizer) if objective == MASKED_LM else ()),
+        *(masked_lm_problems(data, tokenizer, seq_length) if objective == MASKED_LM else ()),
         *_cache_problems(data),
     ]
 

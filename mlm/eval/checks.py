@@ -18,19 +18,26 @@ _NAME_A_RUN = "give it: checkpoint=RUN_DIR, or checkpoint=RUN_DIR/checkpoints/st
 
 def problems(config: EvalConfig) -> list[Problem]:
     """Everything that stands against the evaluation, from the checkpoint to the last data file."""
-    found = []
-    if config.checkpoint is None:
-        found.append(Problem("checkpoint", "is not set", _NAME_A_RUN))
-    else:
-        try:
-            _, trained = read_checkpoint(config.checkpoint)
-        except ConfigError as error:
-            found += error.problems
-        else:
-            found += tp_problems(trained.model, max(1, config.tp))
+    found = checkpoint_problems(config.checkpoint, config.tp)
     if not config.tasks:
         found.append(Problem("tasks=[]", "names nothing to measure", f"use tasks=[{','.join(TASKS)}]"))
     return found + task_problems(config.tasks, config.task_paths)
+
+
+def checkpoint_problems(path: str | None, tp: int) -> list[Problem]:
+    """Why the checkpoint that path names cannot be read over tp ranks."""
+    if path is None:
+        return [Problem("checkpoint", "is not set", _NAME_A_RUN)]
+    try:
+        _, trained = read_checkpoint(path)
+    except ConfigError as error:
+        return error.problems
+    found = tp_problems(trained.model, max(1, tp))
+    if trained.objective.name == "masked_lm":
+        wrong = "was trained with objective=masked_lm, and no task scores masked tokens"
+        remedy = "its own validation did: valid_masked_accuracy in summary.json"
+        found.append(Problem(f"checkpoint={path}", wrong, remedy))
+    return found
 
 
 def read_checkpoint(path: str) -> tuple[Checkpoint, TrainConfig]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +12,9 @@ from torch import nn
 from mlm.checkpoint.load import load_weights
 from mlm.config.schema import ModelConfig
 from mlm.config.store import load_config
-from mlm.data.tokenizers import Tokenizer, load_tokenizer
+from mlm.data.tokenizers import Tokenizer
 from mlm.errors import CheckpointError, ConfigError
-from mlm.eval.locate import Checkpoint, resolve_checkpoint, tp_problems
+from mlm.eval.locate import Checkpoint, read_tokenizer, resolve_checkpoint, tp_problems
 from mlm.models.registry import build_model
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
@@ -59,6 +58,7 @@ def load_for_evaluation(checkpoint: Checkpoint | Path, *, mesh: Mesh, device: to
         tp=mesh.tp,
         rng=RngStreams(trained.seed, mesh, device),
         seed=trained.seed,
+        objective=trained.objective.name,
         device=device,
     )
     load_weights(checkpoint.directory, model, mesh)
@@ -71,16 +71,3 @@ def load_for_evaluation(checkpoint: Checkpoint | Path, *, mesh: Mesh, device: to
         "tokenizer": {"name": tokenizer.name, "fingerprint": tokenizer.fingerprint},
     }
     return Loaded(model, trained.model, tokenizer, description)
-
-
-def read_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
-    """The tokenizer of the run; CheckpointError or DataError when it cannot be rebuilt."""
-    path = checkpoint.data_path
-    try:
-        description = json.loads(path.read_text(encoding="utf-8"))["tokenizer"]
-        return load_tokenizer(description, path.parent)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"{path} does not describe a tokenizer ({type(error).__name__}: {error}): "
-            f"put back the file that the run wrote"
-        ) from error

@@ -53,7 +53,8 @@ class Attempts:
                 self.environment,
                 failure_grace_s=settings.failure_grace_s,
                 save_grace_s=settings.save_grace_s,
-                tell=self.tell,
+                # What is only scratch has nothing to save, and ends by itself.
+                tell=(lambda line: None) if self.command.is_scratch else self.tell,
             )
             failures = read_failures(folder)
             if outcome.succeeded:
@@ -85,7 +86,8 @@ class Attempts:
         late = (
             f"; the workers had not ended within launch.save_grace_s={grace_s:g}" if outcome.overdue else ""
         )
-        self.say(f"stopped by {number.name}{late}; what was written is in {folder}")
+        left = "" if self.command.is_scratch else f"; what was written is in {folder}"
+        self.say(f"stopped by {number.name}{late}{left}")
         return 128 + number
 
     def _may_restart(self, failures: Sequence[Failure], restarts: int) -> bool:

@@ -111,6 +111,7 @@ RULES: dict[str, Rule] = {
     "deterministic": _KERNELS,
     "profile": _BESIDE,
     "profile_steps": _BESIDE,
+    "allow_pickle": _BESIDE,
     "init_from": Rule(Effect.REFUSED, "its weights have been trained since"),
 }
 """By dotted key; below by section. Every key of the configuration has a rule or is not compared."""

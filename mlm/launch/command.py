@@ -30,6 +30,8 @@ class Command(Generic[C]):
     a_slip_misleads: whether, after a mistyped choice, the problems of what stands there instead are noise.
     restart: makes the directory ready for another attempt, when workers have died, and returns the checkpoint
     that it goes on from; None: what has failed stays so.
+    is_scratch: whether the directory is only what launcher and workers tell each other, removed when they
+    have ended and left no failure there.
     """
 
     spec: Spec[C]
@@ -44,3 +46,4 @@ class Command(Generic[C]):
     job_name: Callable[[C], str]
     a_slip_misleads: bool
     restart: Callable[[Path, Say], Path | None] | None = None
+    is_scratch: bool = False

@@ -10,13 +10,14 @@ from pathlib import Path
 from rich.console import Console
 
 from mlm.config.command import EVAL as SPEC
-from mlm.config.schema import EvalConfig, ModelConfig
+from mlm.config.schema import EvalConfig
 from mlm.errors import ConfigError, Problem
 from mlm.eval import checks
 from mlm.eval.tasks import TASKS
 from mlm.launch import rundir
+from mlm.launch.checkpoint_checks import sentences
 from mlm.launch.command import Command, Say
-from mlm.launch.fit import available_bytes, gib
+from mlm.launch.fit import gib, weight_problems
 from mlm.launch.machine import Machine
 from mlm.launch.plan_text import (
     command_lines,
@@ -26,7 +27,6 @@ from mlm.launch.plan_text import (
     process_rows,
 )
 from mlm.launch.preflight import Launch, place
-from mlm.launch.resume_checks import sentences
 from mlm.plan.parameters import count_parameters
 
 _WORKER = "mlm.eval.worker"
@@ -49,25 +49,12 @@ def _preflight(
     launch, problems = place(config, machine, environment, out, "evaluating")
     # The nodes of a Slurm job are not here; its tasks look at their own machine.
     if trained is not None and launch.slurm is None:
-        problems += _fits(trained.model, max(1, config.tp), launch, machine)
+        problems += weight_problems(
+            trained.model, max(1, config.tp), launch.device, launch.local_processes, machine
+        )
     if config.out is not None or checkpoint is not None:
         problems += rundir.problems(out, "out", launch.job_id)
     return launch, problems
-
-
-def _fits(model: ModelConfig, tp: int, launch: Launch, machine: Machine) -> list[Problem]:
-    try:
-        needed = _FP32_BYTES * count_parameters(model, tp).total
-    except ValueError:
-        return []  # a tp that does not divide is refused elsewhere
-    if launch.device == "cpu":
-        needed *= launch.local_processes
-    available = available_bytes(launch.device, machine)
-    if needed <= available:
-        return []
-    where = "one device" if launch.device == "cuda" else "this machine"
-    wrong = f"needs {gib(needed)} for its weights, {where} has {gib(available)}"
-    return [Problem(f"{model.name} at tp={tp}", wrong, "use a larger tp, or a larger machine")]
 
 
 def _prepare(config: EvalConfig, launch: Launch, say: Say) -> tuple[Path, EvalConfig]:

@@ -9,8 +9,10 @@ from mlm.config.schema import ModelConfig, TrainConfig
 from mlm.errors import Problem
 from mlm.launch.machine import Machine
 from mlm.plan.memory import static_memory
+from mlm.plan.parameters import count_parameters
 
 GIB = 1 << 30
+_FP32_BYTES = 4
 _CPU_MODELS = ("gpt2_small_cpu", "gpt2_tiny")
 """Shipped models that a machine without accelerators can train, larger first: fitting alone is not enough."""
 _HEADROOM = 0.6
@@ -56,6 +58,26 @@ def problems(config: TrainConfig, device: str, local_processes: int, machine: Ma
         remedies.append(f"{smaller} fits here")
     remedies = remedies or ["use a larger machine"]
     return [Problem(f"{config.model.name} at tp={config.tp}", wrong, "; ".join(remedies))]
+
+
+def weight_problems(
+    model: ModelConfig, tp: int, device: str, local_processes: int, machine: Machine, cache_bytes: int = 0
+) -> list[Problem]:
+    """The problem of fp32 weights, and a cache of so many bytes a rank, that do not fit this machine."""
+    try:
+        needed = _FP32_BYTES * count_parameters(model, tp).total + cache_bytes
+    except ValueError:
+        return []  # a tp that does not divide is refused elsewhere
+    if device == "cpu":
+        needed *= local_processes
+    available = available_bytes(device, machine)
+    if needed <= available:
+        return []
+    where = "one device" if device == "cuda" else "this machine"
+    beside = f" and {gib(cache_bytes)} of keys and values a rank" if cache_bytes else ""
+    wrong = f"needs {gib(needed)} for its weights{beside}, {where} has {gib(available)}"
+    smaller = "use a smaller batch_size, " if cache_bytes else "use "
+    return [Problem(f"{model.name} at tp={tp}", wrong, f"{smaller}a larger tp, or a larger machine")]
 
 
 def available_bytes(device: str, machine: Machine) -> int:

@@ -22,10 +22,10 @@ from typing import Any
 import mlm
 from mlm.config.fields import flatten
 from mlm.errors import ConfigError, LaunchError, MlmError, Problem
-from mlm.launch import slurm
 from mlm.launch.meeting import PEERS_TIMEOUT_S, POLL_S, Meeting
 from mlm.launch.record import source_state
 from mlm.launch.refusal import EXIT_REFUSED, refuse
+from mlm.launch.slurm.environment import find_task, rendezvous_variables
 from mlm.launch.step import Step
 from mlm.launch.worker import leave
 
@@ -231,8 +231,8 @@ def _set_environment(step: Step, config: Any, environment: Mapping[str, str]) ->
 
 def _set_rendezvous(step: Step, environment: Mapping[str, str]) -> None:
     """Under srun, tell torch what torchrun would have told it; an address the user chose is kept."""
-    task = slurm.find_task(environment) if step.starter == "srun" else None
+    task = find_task(environment) if step.starter == "srun" else None
     if task is not None:
-        variables = slurm.rendezvous_variables(task)
+        variables = rendezvous_variables(task)
         chosen = {name: environment[name] for name in ("MASTER_ADDR", "MASTER_PORT") if name in environment}
         os.environ.update(variables | chosen)

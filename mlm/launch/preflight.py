@@ -13,7 +13,7 @@ from mlm.config.schema import LaunchConfig, PrecisionConfig, TrainConfig
 from mlm.errors import Problem
 from mlm.launch import fit, rundir
 from mlm.launch.machine import Machine
-from mlm.launch.slurm_plan import SlurmPlan, plan
+from mlm.launch.slurm.plan import SlurmPlan, plan
 from mlm.launch.step import Step, choose_step
 
 

@@ -12,8 +12,16 @@ from mlm.checkpoint.origin import Origin, read_origin
 from mlm.checkpoint.state import TrainingState, read_state
 from mlm.config.schema import TrainConfig
 from mlm.errors import CheckpointError, ConfigError, MlmError, Problem
+from mlm.launch.checkpoint_checks import sentences
 from mlm.launch.command import Say
-from mlm.launch.resume_checks import compared, init_problems, sentences
+from mlm.launch.initial_weights import (
+    InitialWeights,
+    contents_problems,
+    described,
+    resolve_weights,
+    weights_problems,
+)
+from mlm.launch.resume_checks import compared, weights_only_problems
 from mlm.launch.rundir import holds_run
 
 AUTO, NEVER = "auto", "never"
@@ -26,14 +34,14 @@ class Beginning:
     """What the next attempt of a run begins with.
 
     in_place: whether run_dir is that of a run which goes on. checkpoint and state: where training goes on;
-    None and zeros: at step 0. weights: the checkpoint whose weights it starts with there. passed_over:
+    None and zeros: at step 0. weights: those that it starts with there. passed_over:
     checkpoints of run_dir that are not whole.
     """
 
     in_place: bool
     checkpoint: Checkpoint | None = None
     state: TrainingState = field(default_factory=TrainingState)
-    weights: Checkpoint | None = None
+    weights: InitialWeights | None = None
     passed_over: tuple[Path, ...] = ()
 
     def settle(self, run_dir: Path, say: Say) -> None:
@@ -43,7 +51,8 @@ class Beginning:
             attempt = (before or Origin()).attempt + 1
             _put_aside(run_dir, attempt - 1)
             _clear(run_dir / CHECKPOINTS, self.passed_over, say)
-        Origin(attempt, _text(self.checkpoint), _text(self.weights)).write(run_dir)
+        weights = None if self.weights is None else str(self.weights.path)
+        Origin(attempt, _text(self.checkpoint), weights).write(run_dir)
 
 
 def goes_on_in_place(config: TrainConfig, run_dir: Path) -> bool:
@@ -81,10 +90,12 @@ def problems(config: TrainConfig, resolved: TrainConfig | None, run_dir: Path) -
         found += error.problems
     except CheckpointError as error:
         found.append(Problem(f"resume={config.resume}", str(error), "make it readable, or name another"))
+    if checkpoint is not None and not found:
+        found += weights_only_problems(checkpoint)
     if checkpoint is not None and resolved is not None and not found:
         found += compared(checkpoint, resolved)[1]
     if config.init_from is not None and checkpoint is None:
-        found += init_problems(config.init_from, resolved)
+        found += weights_problems(config.init_from, resolved, config)
     return found
 
 
@@ -93,15 +104,16 @@ def outlook(config: TrainConfig, run_dir: Path) -> str:
     try:
         if config.resume == AUTO and goes_on_in_place(config, run_dir):
             candidate = newest(run_dir / CHECKPOINTS, contents=False).directory
+        elif config.resume not in (AUTO, NEVER):
+            candidate = resolve_checkpoint(config.resume).directory
         else:
-            asked = config.init_from if config.resume in (AUTO, NEVER) else config.resume
-            candidate = None if asked is None else resolve_checkpoint(asked).directory
+            candidate = None
+        if candidate is None and config.init_from is not None:
+            return f"at step 0, with the weights of {resolve_weights(config.init_from).path}"
     except MlmError:
         return "nothing: what it was to begin with cannot be used"
     if candidate is None:
         return "at step 0, with random weights"
-    if config.resume == NEVER:
-        return f"at step 0, with the weights of {candidate}"
     return f"with step {(step_of(candidate) or 0) + 1:,}, from {candidate}"
 
 
@@ -124,13 +136,13 @@ def begin(config: TrainConfig, run_dir: Path, say: Say, *, in_place: bool) -> Be
     else:
         beginning = Beginning(in_place)
     if beginning.checkpoint is None and config.init_from is not None:
-        weights = resolve_checkpoint(config.init_from, "init_from")
-        found = sentences("init_from", weights, contents=True)
+        weights = resolve_weights(config.init_from)
+        found = contents_problems(weights, config)
         if found:
             raise ConfigError(found)
         beginning = Beginning(in_place, weights=weights)
     if beginning.weights is not None:
-        say(f"the weights of {beginning.weights.directory} (all checksums match), at step 0")
+        say(described(beginning.weights, config))
     elif beginning.checkpoint is None and config.resume == AUTO:
         say(f"warning: no checkpoint found in {run_dir}, starting at step 0")
     return beginning
@@ -159,7 +171,8 @@ def _newest_of(run_dir: Path, say: Say) -> Beginning:
             remedy = f"move {run_dir / CHECKPOINTS} away to begin again at step 0, or use resume=PATH"
             raise ConfigError(Problem(f"run_dir={run_dir}", wrong, remedy))
         beginning = _as_before(run_dir)
-        for key, checkpoint in (("resume", beginning.checkpoint), ("init_from", beginning.weights)):
+        weights = None if beginning.weights is None else beginning.weights.checkpoint
+        for key, checkpoint in (("resume", beginning.checkpoint), ("init_from", weights)):
             damaged = [] if checkpoint is None else sentences(key, checkpoint, contents=True)
             if damaged:
                 raise ConfigError(damaged)
@@ -175,7 +188,7 @@ def _as_before(run_dir: Path) -> Beginning:
         checkpoint = resolve_checkpoint(before.checkpoint, "resume")
         return Beginning(True, checkpoint, _state(checkpoint))
     if before.weights is not None:
-        return Beginning(True, weights=resolve_checkpoint(before.weights, "init_from"))
+        return Beginning(True, weights=resolve_weights(before.weights))
     return Beginning(True)
 
 

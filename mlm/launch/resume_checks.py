@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlm.checkpoint.folder import newest
-from mlm.checkpoint.locate import Checkpoint, resolve_checkpoint
-from mlm.checkpoint.manifest import damage
+from mlm.checkpoint.locate import Checkpoint
+from mlm.checkpoint.manifest import WEIGHTS_ONLY, read_manifest
 from mlm.config.schema import TrainConfig
 from mlm.config.store import load_config
 from mlm.data.prepared import PreparedData
-from mlm.errors import ConfigError, Problem
+from mlm.errors import CheckpointError, ConfigError, Problem
 from mlm.launch import changes
+from mlm.launch.checkpoint_checks import data_of, other_tokenizer, sentences
 from mlm.launch.command import Say
+from mlm.launch.initial_weights import tokenizer_problems
 
 if TYPE_CHECKING:
     from mlm.launch.resume import Beginning
@@ -24,14 +25,14 @@ def check(beginning: Beginning, config: TrainConfig, data: PreparedData, say: Sa
     Raises ConfigError with every change that cannot be.
     """
     if beginning.weights is not None:
-        found = _other_tokenizer(beginning.weights, data)
+        found = tokenizer_problems(beginning.weights, config, data)
         if found:
             raise ConfigError(found)
     checkpoint, state = beginning.checkpoint, beginning.state
     if checkpoint is None:
         return
     changed, refused = compared(checkpoint, config)
-    refused += _other_tokenizer(checkpoint, data)
+    refused += other_tokenizer(checkpoint, data)
     if refused:
         raise ConfigError(refused)
     changed += _data_changes(checkpoint, data, state.consumed_samples)
@@ -48,17 +49,6 @@ def check(beginning: Beginning, config: TrainConfig, data: PreparedData, say: Sa
             say(f"warning: the batch changes from {change.then} to {change.now} samples a step")
     if state.step == config.train.steps:
         say(f"all {state.step:,} steps are done, only what follows them is left; train.steps= trains on")
-
-
-def sentences(key: str, checkpoint: Checkpoint, *, contents: bool) -> list[Problem]:
-    """What is damaged, each as a problem that names the file."""
-    found = damage(checkpoint.directory, contents=contents)
-    if not found:
-        return []
-    others = [path for path in (newest(checkpoint.directory.parent, contents=contents).directory,) if path]
-    remedy = f"the newest whole one there is {others[0]}" if others else "use another checkpoint"
-    where, inside = f"{key}={checkpoint.directory}", f"{checkpoint.directory}/"
-    return [Problem(where, f"is damaged: {sentence.replace(inside, '')}", remedy) for sentence in found]
 
 
 def compared(checkpoint: Checkpoint, config: TrainConfig) -> tuple[list[changes.Change], list[Problem]]:
@@ -85,36 +75,21 @@ def compared(checkpoint: Checkpoint, config: TrainConfig) -> tuple[list[changes.
     return found, refused
 
 
-def init_problems(path: str, config: TrainConfig | None) -> list[Problem]:
-    """Why weights of that checkpoint cannot be those of the model that is meant."""
-    checkpoint: Checkpoint | None = None
+def weights_only_problems(checkpoint: Checkpoint) -> list[Problem]:
+    """Of a checkpoint that training cannot go on from, for want of an optimizer's state."""
     try:
-        checkpoint = resolve_checkpoint(path, "init_from")
-        found = sentences("init_from", checkpoint, contents=False)
-        if found or config is None:
-            return found
-        then = load_config(checkpoint.config_path)
-    except ConfigError as error:
-        damaged = checkpoint is not None and sentences("init_from", checkpoint, contents=True)
-        return damaged or error.problems
-    differences = changes.changes(then, config)
-    built_in = [change for change in differences if change.rule is changes.SHAPE]
-    return changes.refusals(built_in, checkpoint.directory.name)
-
-
-def _other_tokenizer(checkpoint: Checkpoint, data: PreparedData) -> list[Problem]:
-    before, now = _data_of(checkpoint).tokenizer, data.tokenizer
-    if before["fingerprint"] == now["fingerprint"]:
+        about = read_manifest(checkpoint.directory).about
+    except CheckpointError:
+        return []  # said elsewhere, with all that is damaged
+    if not about.get(WEIGHTS_ONLY):
         return []
-    wrong = f"gives other ids than the {before['kind']} tokenizer that {checkpoint.directory} learned with"
-    remedy = f"use tokenizer={before['kind']}"
-    if before["kind"] == now["kind"]:
-        remedy = "use the text, or the file of the tokenizer, of that run"
-    return [Problem(f"tokenizer.kind={now['kind']}", wrong, remedy)]
+    wrong = "holds weights only, and no moments of an optimizer to go on with"
+    remedy = f"use init_from={checkpoint.run_dir} and another run_dir to train with them from step 0"
+    return [Problem(f"resume={checkpoint.directory}", wrong, remedy)]
 
 
 def _data_changes(checkpoint: Checkpoint, data: PreparedData, consumed: int) -> list[changes.Change]:
-    before = _data_of(checkpoint)
+    before = data_of(checkpoint)
     if before.fingerprint == data.fingerprint:
         if before.source == data.source:
             return []
@@ -125,12 +100,3 @@ def _data_changes(checkpoint: Checkpoint, data: PreparedData, consumed: int) -> 
     )
     shown = [f"{d.source}, {d.tokens['train']:,} tokens" for d in (before, data)]
     return [changes.Change("data", shown[0], shown[1], rule)]
-
-
-def _data_of(checkpoint: Checkpoint) -> PreparedData:
-    path = checkpoint.data_path
-    try:
-        return PreparedData.from_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        wrong = f"does not describe the data of the run ({type(error).__name__}: {error})"
-        raise ConfigError(Problem(str(path), wrong, "use another checkpoint")) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -132,7 +133,7 @@ class _Job:
     def locally(self) -> int:
         """Start the workers on this machine, wait for them and report what went wrong, if anything did."""
         config_path = self.prepare()
-        from mlm.launch.attempts import Attempts
+        from mlm.launch.attempts import EXIT_WORKER_FAILED, Attempts
         from mlm.launch.local import worker_environment
 
         extra = worker_environment(
@@ -152,14 +153,17 @@ class _Job:
             self._tell,
             self._report,
         )
-        return attempts.run(config_path)
+        code = attempts.run(config_path)
+        if self.command.is_scratch and code != EXIT_WORKER_FAILED:
+            shutil.rmtree(config_path.parent, ignore_errors=True)
+        return code
 
     def on_slurm(self, config_dirs: Sequence[Path]) -> int:
         """Start the tasks of the allocation, or submit a job that does; returns the exit code.
 
         Raises ConfigError or LaunchError when nothing was started.
         """
-        from mlm.launch.slurm_run import OnSlurm
+        from mlm.launch.slurm.run import OnSlurm
 
         for warning in self.launch.warnings:
             self._say(f"warning: {warning}")

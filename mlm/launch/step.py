@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlm.errors import Problem
-from mlm.launch import slurm
+from mlm.launch.slurm.environment import find_task
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def find_step(environment: Mapping[str, str]) -> Step | None:
             )
         except (KeyError, ValueError):
             return None  # TORCHELASTIC_RUN_ID left behind without ranks: nobody's worker
-    task = slurm.find_task(environment)
+    task = find_task(environment)
     if task is None:
         return None
     return Step("srun", task.rank, task.tasks, task.local_rank, task.local_tasks, task.own_cores)

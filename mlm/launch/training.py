@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from mlm.config.command import TRAIN as SPEC
+from mlm.config.command import TRAIN as CONFIGURED
 from mlm.config.resolve import resolved
 from mlm.config.schema import TrainConfig
 from mlm.data.checks import problems as data_problems
@@ -17,10 +17,13 @@ from mlm.files import write_whole
 from mlm.launch import lock, preflight, resume, rundir
 from mlm.launch.command import Command, Say
 from mlm.launch.dry_run import show
+from mlm.launch.initial_weights import model_and_tokenizer
 from mlm.launch.machine import Machine
 from mlm.launch.preflight import Launch
 from mlm.launch.resume_checks import check
 from mlm.launch.verdict import MEMORY_HINT
+
+SPEC = replace(CONFIGURED, from_checkpoint=model_and_tokenizer)
 
 
 def _preflight(

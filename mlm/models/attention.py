@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mlm.models.blocked_attention import blocked_causal_attention
+from mlm.models.cache import LayerCache
 from mlm.parallel.linear import ColumnParallelLinear, RowParallelLinear
 from mlm.parallel.mesh import Axis
 from mlm.parallel.rng import RngStreams
@@ -22,6 +23,7 @@ class SelfAttention(nn.Module):
     causal: no query sees keys to its right (GPT-2); otherwise each sees all of them (BERT).
     first_key: position of the first key that each query of a causal layer attends to, where it is not 0.
     real: of a layer that is not causal, which keys are tokens and not padding; None: all.
+    cache: where keys and values are kept while text is generated, and those of the tokens before x are found.
 
     Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks; first_key, real [batch, seq].
     Parameters: qkv weight [3*hidden/tp, hidden] and bias, projection weight [hidden, hidden/tp] and bias.
@@ -56,12 +58,21 @@ class SelfAttention(nn.Module):
             hidden_size, hidden_size, tp=tp, init_std=projection_init_std, bias=bias, dtype=dtype
         )
 
-    def forward(self, x: Tensor, first_key: Tensor | None = None, real: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        first_key: Tensor | None = None,
+        real: Tensor | None = None,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
         batch, seq, _ = x.shape
         qkv = self.qkv(x)  # [batch, seq, heads/tp * 3 * head_dim]
         qkv = qkv.view(batch, seq, -1, 3, self.head_dim)  # [batch, seq, heads/tp, 3, head_dim]
         q, k, v = qkv.permute(3, 0, 2, 1, 4).unbind(0)  # 3 x [batch, heads/tp, seq, head_dim]
-        y = self._attend(q, k, v, first_key, real)  # [batch, heads/tp, seq, head_dim]
+        if cache is None:
+            y = self._attend(q, k, v, first_key, real)  # [batch, heads/tp, seq, head_dim]
+        else:
+            y = cache.attend(q, k, v, lambda q, k, v: self._attend(q, k, v, first_key, real))
         return self.projection(y.transpose(1, 2).reshape(batch, seq, -1))
 
     def _attend(

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mlm.models.attention import SelfAttention
+from mlm.models.cache import LayerCache
 from mlm.models.mlp import Mlp
 from mlm.parallel.mesh import Axis
 from mlm.parallel.norm import LayerNorm
@@ -24,7 +25,7 @@ class Block(nn.Module):
 
     Shapes: [batch, seq, hidden] -> [batch, seq, hidden], equal on all tp ranks; with at [n], numbers of
     positions in the flattened [batch * seq], [n, hidden]: only these go through the MLP. first_key, real
-    [batch, seq]: as in SelfAttention.
+    [batch, seq] and cache: as in SelfAttention.
     """
 
     def __init__(
@@ -48,8 +49,9 @@ class Block(nn.Module):
         at: Tensor | None = None,
         first_key: Tensor | None = None,
         real: Tensor | None = None,
+        cache: LayerCache | None = None,
     ) -> Tensor:
-        attended = self.attention(self.attention_norm(x), first_key, real)
+        attended = self.attention(self.attention_norm(x), first_key, real, cache)
         x = x + F.dropout(attended, self.dropout, self.training)
         if at is not None:
             x = x.flatten(0, 1)[at]  # [n, hidden]
@@ -68,8 +70,9 @@ class PostNormBlock(Block):
         at: Tensor | None = None,
         first_key: Tensor | None = None,
         real: Tensor | None = None,
+        cache: LayerCache | None = None,
     ) -> Tensor:
-        attended = self.attention(x, first_key, real)
+        attended = self.attention(x, first_key, real, cache)
         x = self.attention_norm(x + F.dropout(attended, self.dropout, self.training))
         if at is not None:
             x = x.flatten(0, 1)[at]  # [n, hidden]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from mlm.models.block import LayerDesign
+from mlm.models.cache import LayerCache
 from mlm.models.embeddings import Embedding, OutputLayer
 from mlm.parallel.embedding import PositionEmbedding, VocabParallelEmbedding
 from mlm.parallel.mesh import Axis
@@ -96,17 +98,20 @@ class Gpt2(nn.Module):
         at: Tensor | None = None,
         positions: Tensor | None = None,
         first_key: Tensor | None = None,
+        caches: Sequence[LayerCache] | None = None,
     ) -> Tensor:
         """What the output layer reads, of all positions or only of those that a caller needs.
 
         at: numbers of positions in the flattened [batch * seq]. The last layer's MLP, behind which positions
-        no longer meet, is then spared for all others.
+        no longer meet, is then spared for all others. caches: one a layer, of a KeyValueCache.
 
         Shapes: ids [batch, seq] -> [batch, seq, hidden], or with at [n] -> [n, hidden]; equal on all tp
         ranks.
         """
         x = self.embedding(ids, positions)  # [batch, seq, hidden]
         *most, last = self.layers
-        for layer in most:
-            x = layer(x, first_key=first_key)
-        return self.final_norm(last(x, at, first_key))
+        of_layers: Sequence[LayerCache | None] = caches or [None] * len(self.layers)
+        *caches_of_most, cache_of_last = of_layers
+        for layer, cache in zip(most, caches_of_most, strict=True):
+            x = layer(x, first_key=first_key, cache=cache)
+        return self.final_norm(last(x, at, first_key=first_key, cache=cache_of_last))

@@ -78,3 +78,24 @@ def all_gathered(x: Tensor, axis: Axis, dim: int) -> Tensor:
     with in_collective("all-gather", axis):
         _all_gather(parts, x, group=axis.group)
     return torch.cat(parts.chunk(axis.size), dim=dim)
+
+
+def broadcast_bytes(message: bytes | None, axis: Axis) -> bytes:
+    """The message of the axis's first rank, on every rank; what the others give is not looked at.
+
+    Moves its length and itself, as CPU tensors: gloo waits for them without keeping a device busy.
+    """
+    if axis.size == 1:
+        assert message is not None, "the only rank has the message"
+        return message
+    first = dist.get_global_rank(axis.group, 0) if axis.group is not None else 0
+    length = torch.tensor([len(message or b"")])
+    with in_collective("broadcast", axis):
+        dist.broadcast(length, first, group=axis.group)
+    content = torch.zeros(int(length.item()), dtype=torch.uint8)
+    if axis.rank == 0 and message:
+        content = torch.frombuffer(bytearray(message), dtype=torch.uint8)
+    if len(content):
+        with in_collective("broadcast", axis):
+            dist.broadcast(content, first, group=axis.group)
+    return bytes(content.tolist())

@@ -99,11 +99,18 @@ def initialise(model: nn.Module, seed: int, tp: Axis) -> None:
         if not declaration.init_std:  # nothing to draw: a constant, or a deviation of exactly 0
             parameter.fill_(declaration.init_constant)
             continue
-        digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
-        full = torch.zeros(declaration.shape, dtype=torch.float32)
-        full[: declaration.drawn_rows].normal_(0.0, declaration.init_std, generator=generator)
-        parameter.copy_(declaration.local_part(full, tp))
+        parameter.copy_(declaration.local_part(initial_value(name, declaration, seed), tp))
+
+
+def initial_value(name: str, declaration: Declaration, seed: int) -> Tensor:
+    """The full tensor that a parameter of that name starts with, in fp32 on the CPU."""
+    if not declaration.init_std:
+        return torch.full(declaration.shape, declaration.init_constant, dtype=torch.float32)
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+    full = torch.zeros(declaration.shape, dtype=torch.float32)
+    full[: declaration.drawn_rows].normal_(0.0, declaration.init_std, generator=generator)
+    return full
 
 
 def count_parameters(model: nn.Module) -> tuple[int, int]:

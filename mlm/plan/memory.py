@@ -33,3 +33,8 @@ def static_memory(model: ModelConfig, tp: int) -> StaticMemory:
     """
     parameters = count_parameters(model, tp).total
     return StaticMemory(4 * parameters, 4 * parameters, 8 * parameters)
+
+
+def cache_bytes(model: ModelConfig, tp: int, *, rows: int, tokens: int, itemsize: int = 4) -> int:
+    """Keys and values that one of tp ranks keeps of `rows` texts of `tokens` tokens, in all layers."""
+    return 2 * model.num_layers * rows * tokens * (model.hidden_size // tp) * itemsize

@@ -9,6 +9,7 @@ from mlm.report import bars, curves, loss_panels
 from mlm.report.efficiency_bars import efficiency
 from mlm.report.page import Section, render
 from mlm.report.points import Group
+from mlm.report.right import right
 from mlm.report.rows import Row, rows
 from mlm.report.style import Picture
 from mlm.report.tables import points_csv, runs_csv
@@ -53,6 +54,8 @@ def _pictures(group: Group, found: Sequence[Row], prefix: str) -> list[Picture]:
         drawn = [draw(group, found, prefix + slug) for draw, slug in kinds]
     drawn.append(bars.where_time_goes(group, found, f"{prefix}time"))
     drawn.append(curves.loss(group.points, f"{prefix}loss"))
+    if len(group.points) == 1:
+        drawn.append(right(group.points[0], f"{prefix}right"))
     return [picture for picture in drawn if picture is not None]
 
 

@@ -10,6 +10,7 @@ from mlm.report.efficiency import Work
 from mlm.report.history import Record
 from mlm.report.points import Group, Point
 from mlm.report.rows import Relative, Row
+from mlm.report.run import Run
 from mlm.report.style import PALETTE, PLATE, WIDTH, Picture, curve, drawing, picture
 from mlm.report.windows import Window
 from mlm.report.words import flops_unit, percent, shorten
@@ -119,8 +120,8 @@ def loss(points: Sequence[Point], slug: str) -> Picture | None:
         if dotted is not None:
             handles.append(dotted)
             labels.append("dots: validation")
-        _over_steps(axes)
-        axes.set_ylabel("loss, nats per token")
+        over_step_axis(axes)
+        axes.set_ylabel(f"loss, {loss_unit([run for _, run in shown])}")
         axes.margins(x=0.02)
         if len(shown) > 1 or any(run.valid for _, run in shown):
             figure.legend(handles, labels, loc="outside lower center", ncols=1 if len(shown) == 1 else 2)
@@ -152,7 +153,7 @@ def over_steps(point: Point, slug: str) -> Picture | None:
         )
         axes.axvspan(0.5, point.warmup_steps + 0.5, color=PALETTE["grid"][0], alpha=0.5, linewidth=0)
         axes.set_ylim(0, 1.06 * max(flops / w.step_time_s / size for w in shown))
-        _over_steps(axes)
+        over_step_axis(axes)
         axes.set_ylabel(f"whole job, {unit}")
         caption = (
             f"Throughput by timing window. Windows with a step of the warm-up ({point.warmup_steps} steps, "
@@ -163,18 +164,27 @@ def over_steps(point: Point, slug: str) -> Picture | None:
         return picture(figure, slug=slug, heading="Throughput over steps", caption=caption)
 
 
-def thinned(records: Sequence[Record]) -> tuple[list[float], list[float], int]:
-    """Steps and losses of at most MOST_POINTS points, and of how many records each is the mean."""
-    together = -(-len(records) // MOST_POINTS)
+def loss_unit(runs: Sequence[Run]) -> str:
+    """Of their losses: BERT's adds that of a sample to that of a token."""
+    by_token = all(run.config.objective.name == "next_token" for run in runs)
+    return "nats per token" if by_token else "nats"
+
+
+def thinned(
+    records: Sequence[Record], of: str = "loss", most: int = MOST_POINTS
+) -> tuple[list[float], list[float], int]:
+    """Steps and values of at most `most` points, and of how many records each is the mean."""
+    together = -(-len(records) // most)
     steps, losses = [], []
     for start in range(0, len(records), together or 1):
         chunk = records[start : start + together]
         steps.append(sum(float(r["step"]) for r in chunk) / len(chunk))
-        losses.append(sum(float(r["loss"]) for r in chunk) / len(chunk))
+        losses.append(sum(float(r[of]) for r in chunk) / len(chunk))
     return steps, losses, together
 
 
-def _over_steps(axes: Axes) -> None:
+def over_step_axis(axes: Axes) -> None:
+    """Steps from left to right."""
     axes.set_xlabel("step")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value == round(value) else "")
 

@@ -11,6 +11,7 @@ from typing import Any
 import mlm
 from mlm.report import losses, words
 from mlm.report.cautions import cautions
+from mlm.report.curves import loss_unit
 from mlm.report.differences import Difference, config_differences, environment_differences, grouped
 from mlm.report.points import Attempt, Group, Point
 from mlm.report.rows import Row, efficiencies_agree
@@ -125,7 +126,7 @@ def headline(section: Section) -> list[Fact]:
         run = rows[0].point.readable[0]
         last = run.valid[-1] if run.valid else run.train[-1]
         kind = "validation" if run.valid else "training"
-        facts.append(Fact(f"{last['loss']:.4f}", f"{kind} loss, nats per token, step {last['step']:,}"))
+        facts.append(Fact(f"{last['loss']:.4f}", f"{kind} loss, {loss_unit([run])}, step {last['step']:,}"))
         planned = run.config.train.steps
         facts.append(
             Fact(f"{run.last_step:,}", f"steps of {planned:,}" if run.last_step < planned else "steps")

@@ -8,11 +8,17 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from mlm.checkpoint.manifest import MANIFEST
 from mlm.checkpoint.origin import Origin, read_origin
 from mlm.checkpoint.state import TrainingState, read_state
+from mlm.config.schema import TrainConfig
+from mlm.convert.formats import open_source
+from mlm.convert.heads import allowed_heads
+from mlm.convert.source import Reading
 from mlm.data.prepared import PreparedData
 from mlm.optim.adamw import AdamW
 from mlm.parallel.mesh import Mesh
+from mlm.train.log import logger
 
 
 def read_plan(run_dir: Path, mesh: Mesh) -> tuple[Origin, PreparedData]:
@@ -28,22 +34,48 @@ def read_plan(run_dir: Path, mesh: Mesh) -> tuple[Origin, PreparedData]:
     return origin, PreparedData.from_json(data)
 
 
-def begin(origin: Origin, model: nn.Module, optimizer: AdamW, mesh: Mesh) -> TrainingState:
+def begin(
+    origin: Origin, model: nn.Module, optimizer: AdamW, mesh: Mesh, config: TrainConfig
+) -> TrainingState:
     """Fill model and optimizer in place as origin says and return where training begins.
 
-    Every rank reads for itself. Raises CheckpointError when the checkpoint is of another model.
+    Every rank reads for itself. Raises CheckpointError or ConfigError when the weights are of another model.
     """
     if origin.is_fresh:
         return TrainingState()
     # Imported when it is needed: with torch's part of it, it costs a second at start-up.
-    from mlm.checkpoint.load import load_training, load_weights
+    from mlm.checkpoint.load import load_training
 
     if origin.checkpoint is None:
         assert origin.weights is not None, "an origin that is not fresh names a directory"
-        load_weights(Path(origin.weights), model, mesh)
+        _fill(Path(origin.weights), model, mesh, config)
         return TrainingState()
     directory = Path(origin.checkpoint)
     load_training(directory, model, optimizer.named_moments(), mesh)
     state = read_state(directory)
     optimizer.set_updates(state.updates)
     return state
+
+
+def draws(origin: Origin, config: TrainConfig) -> bool:
+    """Whether any value that the model starts with is one of its own, so that they have to be drawn."""
+    if origin.is_fresh:
+        return True
+    return origin.checkpoint is None and bool(allowed_heads(config.objective.name).fresh)
+
+
+def _fill(place: Path, model: nn.Module, mesh: Mesh, config: TrainConfig) -> None:
+    """The weights of a checkpoint of ours, or of another program's files; heads may keep their values."""
+    heads = allowed_heads(config.objective.name)
+    if (place / MANIFEST).is_file():
+        from mlm.checkpoint.load import load_weights
+
+        fresh = load_weights(place, model, mesh, fresh=heads.fresh, dropped=heads.dropped)
+    else:
+        from mlm.convert.filling import fill_from
+
+        reading = Reading(config.allow_pickle, config.model.num_heads, config.model.vocab_size)
+        source = open_source(place, reading, key="init_from")
+        fresh = fill_from(source, config.model, model, mesh.tp, heads)
+    if fresh and mesh.rank == 0:
+        logger.info(f"drawn anew, as {place} has none: {', '.join(fresh)}")

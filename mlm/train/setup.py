@@ -24,7 +24,7 @@ from mlm.plan.flops import hardware_flops_per_step, model_flops_per_step, output
 from mlm.plan.hardware import peak_tflops
 from mlm.train.guard import Guard, Scaling
 from mlm.train.objectives import Objective, Setting, build_objective
-from mlm.train.resume import begin, read_plan
+from mlm.train.resume import begin, draws, read_plan
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
     origin, data = read_plan(run_dir, mesh)
     model = build_model(
         # Nothing is drawn for weights that are about to be read.
-        config.model if origin.is_fresh else replace(config.model, init_std=0.0),
+        config.model if draws(origin, config) else replace(config.model, init_std=0.0),
         tp=mesh.tp,
         rng=rng,
         seed=config.seed,
@@ -103,7 +103,7 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
     )
     groups = parameter_groups(model, config.optim.weight_decay)
     optimizer = AdamW(groups, beta1=config.optim.beta1, beta2=config.optim.beta2, eps=config.optim.eps)
-    state = begin(origin, model, optimizer, mesh)
+    state = begin(origin, model, optimizer, mesh, config)
     autocast = autocast_for(config.precision.name, device)
     name = device_name(device)
     batch, outputs = config.train.global_batch_size, outputs_per_sample(config)

@@ -19,10 +19,17 @@ os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PA
 
 def main(checkpoint: str, pages: str, lambada: str) -> dict[str, Any]:
     import lm_eval
+
+    model, tasks = transformers_model(checkpoint), published_tasks(pages, lambada)
+    results = lm_eval.simple_evaluate(model=model, tasks=tasks, bootstrap_iters=0, log_samples=False)
+    return {task: dict(figures) for task, figures in results["results"].items()}
+
+
+def transformers_model(checkpoint: str) -> Any:
+    """The harness's own model of transformers' GPT-2 with our weights."""
     import torch
     import transformers
     from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks.wikitext.preprocess_wikitext import process_results, wikitext_detokenizer
 
     from mlm.data.tokenizers import GPT2_FOLDER
     from mlm.eval.load import load_for_evaluation
@@ -32,21 +39,26 @@ def main(checkpoint: str, pages: str, lambada: str) -> dict[str, Any]:
     loaded = load_for_evaluation(Path(checkpoint), mesh=Mesh.single(), device=torch.device("cpu"))
     weights = dict(loaded.model.named_parameters())
     tokenizer = transformers.GPT2Tokenizer(str(GPT2_FOLDER / "vocab.json"), str(GPT2_FOLDER / "merges.txt"))
-    model = HFLM(
+    return HFLM(
         pretrained=as_transformers(loaded.config, weights),
         tokenizer=tokenizer,
         max_length=loaded.config.seq_length,
         batch_size=4,
         device="cpu",
     )
+
+
+def published_tasks(pages: str, lambada: str) -> list[dict[str, Any]]:
+    """The harness's `wikitext` and `lambada_openai` on local files."""
+    import lm_eval
+    from lm_eval.tasks.wikitext.preprocess_wikitext import process_results, wikitext_detokenizer
+
     own = Path(lm_eval.__file__).parent / "tasks"
     wikitext = definition(own / "wikitext" / "wikitext.yaml", pages) | {
         "doc_to_target": wikitext_detokenizer,
         "process_results": process_results,
     }
-    tasks = [wikitext, definition(own / "lambada" / "lambada_openai.yaml", lambada)]
-    results = lm_eval.simple_evaluate(model=model, tasks=tasks, bootstrap_iters=0, log_samples=False)
-    return {task: dict(figures) for task, figures in results["results"].items()}
+    return [wikitext, definition(own / "lambada" / "lambada_openai.yaml", lambada)]
 
 
 def definition(path: Path, data: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import psutil
 BIN = Path(sys.executable).parent
 MLM_TRAIN = [str(BIN / "mlm-train")]
 MLM_EVAL = [str(BIN / "mlm-eval")]
+MLM_GENERATE = [str(BIN / "mlm-generate")]
 TORCHRUN = [str(BIN / "torchrun")]
 
 TINY = [

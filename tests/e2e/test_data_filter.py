@@ -130,11 +130,11 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path):
     source = tmp_path / "in.jsonl"
     source.write_text(json.dumps({"text": "word " * 200}) + "\n")
     script = (
-        "import sys; from pathlib import Path; import mlm.corpus.stage as stage\n"
+        "import sys; from pathlib import Path; import mlm.corpus.cleaning.stage as stage\n"
         "class Full(stage.Stage):\n"
         "    def __init__(self, out):\n"
         "        super().__init__(out); self._file.close(); self._file = open('/dev/full', 'wb')\n"
-        "import mlm.corpus.filter as module; module.Stage = Full\n"
+        "import mlm.corpus.cleaning.filter as module; module.Stage = Full\n"
         "from mlm.cli.data.main import main; sys.exit(main(sys.argv[1:]))\n"
     )
     out = tmp_path / "out.jsonl"

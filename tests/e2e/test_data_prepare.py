@@ -32,7 +32,8 @@ MLM_DATA = Path(sys.executable).parent / "mlm-data"
 RESTLESS = [
     sys.executable,
     "-c",
-    "import sys; from mlm.corpus import blocks, prepare; from mlm.cli.data.main import main;"
+    "import sys; from mlm.cli.data.main import main;"
+    "from mlm.corpus.preparing import prepare; from mlm.corpus.reading import blocks;"
     "blocks.BLOCK_BYTES = 20_000; prepare.COMMIT_S = 0.0; sys.exit(main(sys.argv[1:]))",
 ]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mlm.launch.slurm_queue import is_active
+from mlm.launch.slurm.queue import is_active
 from tests.e2e.launching import MLM_EVAL, MLM_TRAIN, TINY, Launched, Launches, wait_until_gone
 
 STEP = ["salloc", "--quiet", "--nodes=1", "--ntasks=2", "--time=5"]

@@ -11,23 +11,26 @@ import runpy
 import shlex
 import sys
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import pytest
 
-from mlm.cli import arguments, report
+from mlm.cli import arguments, harness, report
 from mlm.cli.convert.main import CONVERT
 from mlm.cli.data.main import DATA
 from mlm.cli.subcommands import Family
 from mlm.config.checks import check
-from mlm.config.command import EVAL
+from mlm.config.command import EVAL, GENERATE
+from mlm.config.command import TRAIN as CONFIGURED
 from mlm.config.compose import compose
+from mlm.config.schema import ModelConfig, TokenizerConfig
 from mlm.errors import ConfigError, Problem
 from mlm.eval import checks as names
+from mlm.harness.settings import typed_arguments
 from mlm.launch.machine import detect_machine
 from mlm.launch.refusal import format_problems
-from mlm.launch.sweep import composed
+from mlm.launch.sweep.start import composed
 from mlm.launch.training import TRAIN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,6 +144,9 @@ def _verify_simple(words: list[str], command: Command) -> None:
     elif name == "mlm-eval":
         found = eval_problems(rest)
         assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
+    elif name == "mlm-generate":
+        found = generate_problems(rest)
+        assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
     elif name == "mlm-data":
         said = parser_problem(DATA, rest)
         assert bool(said) == command.is_refused, f"{command.where}: {said}"
@@ -151,12 +157,19 @@ def _verify_simple(words: list[str], command: Command) -> None:
     elif name == "mlm-convert":
         found_by_parser = parser_problem(CONVERT, rest)
         assert bool(found_by_parser) == command.is_refused, f"{command.where}: {found_by_parser}"
+    elif name == "mlm-harness":
+        found = harness_problems(rest)
+        assert bool(found) == command.is_refused, f"{command.where}: {[str(p) for p in found]}"
     elif name == "torchrun":
         from torch.distributed.run import parse_args
 
         given = parse_args(rest)
         processes = int(given.nnodes.split(":")[0]) * int(given.nproc_per_node)
-        problems = {"mlm.cli.train": train_problems, "mlm.cli.eval": eval_problems}
+        problems = {
+            "mlm.cli.train": train_problems,
+            "mlm.cli.eval": eval_problems,
+            "mlm.cli.generate": generate_problems,
+        }
         assert given.module, command.where
         assert given.training_script in problems, command.where
         assert not problems[given.training_script](given.training_script_args, processes), command.where
@@ -193,7 +206,7 @@ def train_problems(words: list[str], processes: int | None = None) -> list[Probl
         return [*given.problems, *sweep.problems]
     given.refuse_sweeps(can_sweep=True)
     try:
-        config = compose(given.overrides, given.config_dirs)
+        config = compose(given.overrides, given.config_dirs, _TRAIN)
     except ConfigError as error:
         return [*given.problems, *error.problems]
     if processes is not None:
@@ -202,6 +215,15 @@ def train_problems(words: list[str], processes: int | None = None) -> list[Probl
         assert config.dp in (None, dp), f"{processes} processes are not tp={config.tp} x dp={config.dp}"
         config = dataclasses.replace(config, dp=dp)
     return [*given.problems, *check(config)]
+
+
+def _as_if_there(path: str, allow_pickle: bool) -> tuple[ModelConfig, TokenizerConfig]:
+    """Model and tokenizer of weights that a page names; whether files are there depends on the machine."""
+    config = compose([f"model={'bert_110m' if 'bert' in path else 'gpt2_124m'}"])
+    return config.model, config.tokenizer
+
+
+_TRAIN = dataclasses.replace(CONFIGURED, from_checkpoint=_as_if_there)
 
 
 def eval_problems(words: list[str], processes: int | None = None) -> list[Problem]:
@@ -219,6 +241,35 @@ def eval_problems(words: list[str], processes: int | None = None) -> list[Proble
     found = [*given.problems, *EVAL.check(config), *names.task_problems(config.tasks, config.task_paths)]
     # Whether a file is there depends on the machine; that it is asked for is the point of the page.
     found = [p for p in found if "is not set, and" not in p.wrong and p.wrong != "is no such file"]
+    return found if config.checkpoint else [*found, Problem("checkpoint", "is not set", "give it")]
+
+
+def harness_problems(words: list[str]) -> list[Problem]:
+    """What our model has against its arguments; lm_eval's own and the checkpoint are left aside."""
+    passed_on = harness.for_lm_eval(words)
+    if passed_on[0] == "ls":
+        return []
+    options = dict(pair for pair in pairwise(passed_on) if pair[0][0] == "-")
+    given = dict(word.partition("=")[::2] for word in options.get("--model_args", "").split(","))
+    typed: dict[str, object] = {key: int(v) if v.isdecimal() else v for key, v in given.items() if key}
+    _, found = typed_arguments(typed)
+    missing = [key for key, there in (("checkpoint", typed), ("--tasks", options)) if key not in there]
+    return [*found, *(Problem(key, "is not set", "give it") for key in missing)]
+
+
+def generate_problems(words: list[str], processes: int | None = None) -> list[Problem]:
+    """What mlm-generate has against its arguments, the machine and files left aside."""
+    given = arguments.parse(words)
+    if given.help or given.version:
+        return given.problems
+    given.refuse_sweeps(can_sweep=False)
+    try:
+        config = compose(given.overrides, given.config_dirs, GENERATE)
+    except ConfigError as error:
+        return [*given.problems, *error.problems]
+    if processes is not None:
+        assert processes == config.tp, f"{processes} processes are not tp={config.tp}"
+    found = [*given.problems, *GENERATE.check(config)]
     return found if config.checkpoint else [*found, Problem("checkpoint", "is not set", "give it")]
 
 

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 import pytest
 
-from mlm.config.command import EVAL, TRAIN
+from mlm.config.command import EVAL, GENERATE, TRAIN
 from mlm.config.compose import compose
 from mlm.config.fields import MISSING, flatten, plain, schema_fields
 from tests.unit.pages import COMMANDS, PAGES, ROOT, Command, fences, verify
@@ -47,11 +47,18 @@ def test_a_command_of_the_documentation_is_accepted(command, tmp_path, monkeypat
         "mlm-eval checkpoint=runs/first tasks=[wikitext]",
         "mlm-eval tasks=[lambada]",
         "mlm-eval checkpoint=runs/first task_paths.wikitext=x",
+        "mlm-generate checkpoint=runs/first",
+        "mlm-generate prompt=a",
+        "mlm-generate checkpoint=runs/first prompt=a top_p=2",
         "mlm-data inspekt data/wiki",
         "mlm-data split data/wiki --parts 9,1",
         "mlm-report",
         "mlm-report runs/first outt=both",
         "mlm-report runs/first --out both",
+        "mlm-harness checkpoint=runs/first tq=2 --tasks wikitext",
+        "mlm-harness checkpoint=runs/first tp=two --tasks wikitext",
+        "mlm-harness tp=2 --tasks wikitext",
+        "mlm-harness checkpoint=runs/first",
         "mlm-convert verify",
         "mlm-convert consolidate runs/mine out.safetensors --dtype fp64",
         "mlm-convert export runs/mine out",
@@ -73,6 +80,7 @@ def test_every_page_that_shows_commands_is_read():
         "docs/cluster.md",
         "docs/configuration.md",
         "docs/evaluation.md",
+        "docs/generation.md",
     }
 
 
@@ -134,7 +142,10 @@ def test_every_name_that_parallelism_attributes_to_a_file_is_there():
             assert found, f"{name} is not in {file}"
 
 
-@pytest.mark.parametrize(("page", "spec"), [("configuration.md", TRAIN), ("evaluation.md", EVAL)])
+@pytest.mark.parametrize(
+    ("page", "spec"),
+    [("configuration.md", TRAIN), ("evaluation.md", EVAL), ("generation.md", GENERATE)],
+)
 def test_the_field_table_has_every_field_with_its_type_and_default(page, spec):
     rows = re.findall(
         r"^\| `([\w.]+)` \| (\w+) \| (.+?) \| .+ \|$",

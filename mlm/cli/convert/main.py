@@ -1,4 +1,4 @@
-"""mlm-convert: checkpoints to other files, one subcommand each."""
+"""mlm-convert: weights from and to other programs, one subcommand each."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from mlm.cli.subcommands import Family
 
 CONVERT = Family(
     "mlm-convert",
-    "Checkpoints to other files, and whether they are whole.",
+    "Weights from and to other programs; checkpoints as one file, and whether they are whole.",
     "mlm.cli.convert",
     {
+        "import": "weights of Hugging Face or Megatron-LM as a run of mlm",
+        "export": "a checkpoint as Hugging Face or Megatron-LM has it",
+        "inspect": "what foreign weights are, and what their tensors are called here",
         "consolidate": "the full tensors of a checkpoint in one safetensors file",
         "verify": "read checkpoints and compare every byte with its checksum",
     },

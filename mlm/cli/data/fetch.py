@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mlm.corpus.catalogue import SETS
+from mlm.corpus.public.catalogue import SETS
 from mlm.errors import ConfigError, Problem
 
 DESCRIPTION = """\
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mlm.corpus import fetch
+    from mlm.corpus.public import fetch
 
     if args.list:
         print(fetch.listing(args.to))

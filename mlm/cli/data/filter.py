@@ -45,6 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mlm.corpus.filter_command import filter_command
+    from mlm.corpus.cleaning.command import filter_command
 
     return filter_command(args)

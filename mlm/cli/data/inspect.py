@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if problems := _problems(args):
         raise ConfigError(problems)
-    from mlm.corpus.inspect import Inspected
+    from mlm.corpus.datasets.inspect import Inspected
 
     inspected = Inspected(args.prefix, args.tokenizer)
     if args.doc is not None:

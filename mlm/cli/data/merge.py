@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mlm.corpus.merge import merge
+    from mlm.corpus.datasets.merge import merge
 
     for line in merge(args.out, args.inputs, overwrite=args.overwrite):
         print(line)

@@ -25,7 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, required=True, metavar="PREFIX", help="where the datasets go: PREFIX_KEY_document"
     )
     add("--tokenizer", default="gpt2", metavar="NAME",
-        help="gpt2 (default), byte, gpt2:DIR, sentencepiece:FILE, wordpiece:FILE, hf:FILE")  # fmt: skip
+        help="gpt2 (default), wordpiece, byte, gpt2:DIR, wordpiece:FILE, sentencepiece:FILE, hf:FILE, or "
+             "the file alone")  # fmt: skip
     add("--json-keys", default="text", metavar="A,B",
         help="keys or columns that hold texts, a dataset each (default text)")  # fmt: skip
     add("--eod", action=argparse.BooleanOptionalAction, default=None,
@@ -48,6 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mlm.corpus.prepare_command import prepare_command
+    from mlm.corpus.preparing.command import prepare_command
 
     return prepare_command(args)

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         problems.append(Problem("--out", "gives one name twice", "give each part a name of its own"))
     if problems:
         raise ConfigError(problems)
-    from mlm.corpus.merge import split
+    from mlm.corpus.datasets.merge import split
 
     for line in split(args.path, shares, args.out, overwrite=args.overwrite):
         print(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mlm.corpus.tokenizer_training import KINDS, MODEL_TYPES, SAMPLE_CHARACTERS
+from mlm.corpus.tokenizing.training import KINDS, MODEL_TYPES, SAMPLE_CHARACTERS
 from mlm.data.tokenizers import SPECS
 from mlm.errors import ConfigError, Problem
 
@@ -114,8 +114,8 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mlm.corpus import tokenizer_commands
-    from mlm.corpus.tokenizer_training import Recipe
+    from mlm.corpus.tokenizing import commands as tokenizer_commands
+    from mlm.corpus.tokenizing.training import Recipe
 
     if args.action == "show":
         return tokenizer_commands.show(args.tokenizer, args.text)

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from mlm.corpus.verify import verify
+    from mlm.corpus.datasets.verify import verify
 
     sound = True
     for prefix in args.prefixes:

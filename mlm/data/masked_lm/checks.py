@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +24,10 @@ SHORTEST = 5
 DOCUMENTS_SEEN = 1000
 
 
-def masked_lm_problems(
-    data: DataConfig, tokenizer: TokenizerConfig, seq_length: int, of_tokenizer: Sequence[Problem]
-) -> Iterator[Problem]:
-    """What is visible without reading tokens. of_tokenizer: problems for which it cannot be loaded."""
-    if not of_tokenizer:
-        found = _tokenizer_problem(tokenizer)
-        if found:
-            yield found
+def masked_lm_problems(data: DataConfig, tokenizer: TokenizerConfig, seq_length: int) -> Iterator[Problem]:
+    """What is visible without reading tokens."""
+    if found := _tokenizer_problem(tokenizer):
+        yield found
     if seq_length < SHORTEST:
         wrong = "has no room for [CLS] A [SEP] B [SEP]"
         yield Problem(f"model.seq_length={seq_length}", wrong, f"use {SHORTEST} or more")
@@ -92,6 +88,6 @@ def _tokenizer_problem(config: TokenizerConfig) -> Problem | None:
         return tokenizer_problem(config.kind, {})
     try:
         tokenizer = build(config, "", Path())
-    except BadData:
-        return None  # reported for the tokenizer itself
+    except (BadData, AssertionError):
+        return None  # reported for tokenizer.*
     return tokenizer_problem(tokenizer.kind, tokenizer.special)

@@ -96,8 +96,6 @@ class Masking:
         self.predictions = predictions(seq_length - 3, rule.mask_rate)
         shares = 1 / np.arange(1, rule.max_ngram + 1)
         self._up_to = np.cumsum(shares / shares.sum())[:-1]  # P(n <= 1), P(n <= 2), ...
-        self.draws = 2 * seq_length + 2 * self.predictions
-        """Draws of a sample that masking takes."""
 
     def __call__(self, ids: NDArray[np.int64], keys: NDArray[np.uint64], first: int) -> Masked:
         """Mask samples. keys, first: of `draw`. Shapes: [n, s], [n]; ids are left as they are."""

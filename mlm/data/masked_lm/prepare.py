@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from mlm.data.sentences import MAX_SENTENCE_CHARACTERS, SentenceCounts, split_se
 from mlm.errors import DataError, Problem
 
 # Part of the cache's key: raise it when the same sentences are to give other chunks.
-FORMAT = 1
+FORMAT = 2
 SPLITS = ("train", "valid")
 
 Say = Callable[[str], None]
@@ -33,7 +35,7 @@ def sentences_of(text: str) -> list[str]:
 
 def with_chunks(data: PreparedData, config: DataConfig, say: Say) -> PreparedData:
     """The same data with its samples of masked_lm. Raises DataError when a split asked for has none."""
-    datasets, problems = [], []
+    datasets, problems, checksums = [], [], [data.fingerprint]
     for dataset in data.datasets:
         if not dataset.weight:
             nothing = {
@@ -41,13 +43,16 @@ def with_chunks(data: PreparedData, config: DataConfig, say: Say) -> PreparedDat
             }
             datasets.append(replace(dataset, chunks=nothing))
             continue
-        found = _with_chunks(dataset, data.seq_length, config.cache_dir)
+        found, checksum = _with_chunks(dataset, data.seq_length, config.cache_dir)
+        checksums.append(checksum)
         datasets.append(found)
         say(_told(found))
         problems += _problems(found, config, data.seq_length)
     if problems:
         raise DataError("; ".join(map(str, problems)))
-    return replace(data, datasets=tuple(datasets), valid_characters_scored=None)
+    # The same tokens with other sentences are other data.
+    fingerprint = hashlib.sha256(json.dumps(checksums).encode()).hexdigest()
+    return replace(data, datasets=tuple(datasets), fingerprint=fingerprint, valid_characters_scored=None)
 
 
 def chunks_of(dataset: PreparedDataset, split: str) -> NDArray[np.int64]:
@@ -56,17 +61,22 @@ def chunks_of(dataset: PreparedDataset, split: str) -> NDArray[np.int64]:
     return np.load(Path(dataset.chunk_folder) / f"{split}.npy", mmap_mode="r")
 
 
-def _with_chunks(dataset: PreparedDataset, seq_length: int, cache_dir: str | None) -> PreparedDataset:
+def _with_chunks(
+    dataset: PreparedDataset, seq_length: int, cache_dir: str | None
+) -> tuple[PreparedDataset, str]:
+    """The dataset with its chunks, and a checksum of where its sentences and documents end."""
     opened = IndexedDataset(dataset.prefix)
     budget = seq_length - CONTROLS
 
     def fill(folder: Path) -> dict[str, Any]:
-        counts = {}
+        counts: dict[str, Any] = {}
         for name in SPLITS:
             chunks, counted = build_chunks(opened, _borders(opened, *dataset.ranges[name]), budget)
             np.save(folder / f"{name}.npy", chunks)
             counts[name] = asdict(counted)
-        return counts
+        ends = hashlib.sha256(np.ascontiguousarray(opened.lengths).data)
+        ends.update(np.ascontiguousarray(opened.document_index).data)
+        return {"counts": counts, "sentences_sha256": ends.hexdigest()}
 
     stats = [file(opened.prefix).stat() for file in (bin_path, idx_path)]
     key = cache_key(
@@ -75,8 +85,8 @@ def _with_chunks(dataset: PreparedDataset, seq_length: int, cache_dir: str | Non
         ranges=[dataset.ranges[name] for name in SPLITS],
         budget=budget,
     )
-    folder, counts = cached(cache_root(cache_dir), key, fill)
-    return replace(dataset, chunks=counts, chunk_folder=str(folder))
+    folder, info = cached(cache_root(cache_dir), key, fill)
+    return replace(dataset, chunks=info["counts"], chunk_folder=str(folder)), info["sentences_sha256"]
 
 
 def _borders(dataset: IndexedDataset, start: int, stop: int) -> NDArray[np.int64]:

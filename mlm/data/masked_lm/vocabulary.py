@@ -20,6 +20,7 @@ _SPACELESS = re.compile(
 )
 _CONTINUES = "##"
 _SPACE_MARK = "\N{LOWER ONE EIGHTH BLOCK}"
+_SPACE_BYTES = {f"<0x{ord(space):02X}>" for space in " \t\n\r"}
 _NEEDED = {"mask": "[MASK]", "cls": "[CLS]", "sep": "[SEP]"}
 
 
@@ -81,7 +82,9 @@ def word_starts(pieces: Sequence[str]) -> NDArray[np.bool_]:
     Elsewhere a word begins with the space before it, written as it is or as U+2581; in writing without
     spaces every token is a word.
     """
-    spaced = [piece[:1].isspace() or piece.startswith(_SPACE_MARK) for piece in pieces]
+    spaced = [
+        piece[:1].isspace() or piece.startswith(_SPACE_MARK) or piece in _SPACE_BYTES for piece in pieces
+    ]
     continues = [piece.startswith(_CONTINUES) for piece in pieces]
     if any(continues) and not any(spaced):
         return ~np.array(continues)

@@ -87,8 +87,8 @@ class MaskedLm:
         return [
             (
                 "pairs",
-                f"two segments of a document; {single:,} of {documents:,} documents have one sentence and no pair; "
-                f"{cut:,} pairs of sentences cut to fit",
+                f"two segments of a document, {cut:,} cut to fit; {single:,} of {documents:,} documents have "
+                "one sentence and give none",
             ),
             (
                 "masking",

@@ -151,22 +151,23 @@ class NextToken:
         if count == 0:
             return None
         from mlm.data.tokenizers import load_tokenizer
-        from mlm.generate.sample import sample
+        from mlm.generate.engine import Engine, Limits, Text
+        from mlm.generate.sampling import Sampling
 
         tokenizer = load_tokenizer(setting.data.tokenizer, setting.run_dir)
-        prompt = torch.from_numpy(prompt_ids(setting.data)).to(setting.device)
-        with setting.autocast():
-            ids = sample(
-                model,
-                prompt,
-                new_tokens=count,
-                seq_length=setting.config.model.seq_length,
-                vocab_size=min(setting.config.model.vocab_size, tokenizer.vocab_size),
-                tp=setting.mesh.tp,
-                temperature=SAMPLE_TEMPERATURE,
-                seed=setting.config.seed,
-            )
-        return tokenizer.decode(ids.tolist())
+        engine = Engine(
+            model=model,
+            seq_length=setting.config.model.seq_length,
+            vocab_size=min(setting.config.model.vocab_size, tokenizer.vocab_size),
+            tp=setting.mesh.tp,
+            device=setting.device,
+            autocast=setting.autocast,
+        )
+        # Through ends of documents, so that a sample has its length.
+        limits = Limits(new_tokens=count, slides=True)
+        sampling = Sampling(temperature=SAMPLE_TEMPERATURE, seed=setting.config.seed)
+        (text,) = engine.run([Text(prompt_ids(setting.data).tolist())], sampling, limits)
+        return tokenizer.decode(text.ids)
 
     def conclude(self, final: ValidationResult | None) -> tuple[list[str], dict[str, Any]]:
         """As Objective.conclude: the loss beside what simpler knowledge of the text would reach."""

@@ -168,6 +168,14 @@ def test_weights_come_from_one_place() -> None:
     assert problems(resume="auto", run_dir="/r", init_from="/b") == []
 
 
+def test_a_model_of_masked_tokens_is_not_asked_for_answers() -> None:
+    assert check(compose(["model=bert_tiny"])) == []
+    (problem,) = check(compose(["model=bert_tiny", "eval.tasks=[lambada,wikitext103]"]))
+    assert problem.where == "eval.tasks=[lambada,wikitext103]"
+    (problem,) = check(compose(["model=bert_tiny", "objective=next_token"]))
+    assert problem.remedy == "use objective=masked_lm, or another model"
+
+
 def test_an_evaluation_has_nothing_to_be_started_again_from() -> None:
     evaluation = compose(["launch.max_restarts=2"], [], EVAL)
     (problem,) = check_evaluation(evaluation)

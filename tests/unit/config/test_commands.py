@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mlm.config.command import EVAL, TRAIN
+from mlm.config.command import EVAL, GENERATE, TRAIN, Spec
 from mlm.config.compose import compose, load_config, save_config
 from mlm.config.fields import schema_fields
-from mlm.config.ranges import EVAL_RANGES
+from mlm.config.ranges import EVAL_RANGES, GENERATE_RANGES, Range
 from mlm.config.schema import EvalConfig
 from mlm.errors import ConfigError, Problem
 
@@ -25,9 +26,10 @@ def refused(*words: str) -> list[Problem]:
     return caught.value.problems
 
 
-def test_every_number_of_mlm_eval_has_a_range() -> None:
-    numeric = {key for key, field in schema_fields(EvalConfig).items() if field.is_number}
-    assert set(EVAL_RANGES) == numeric
+@pytest.mark.parametrize(("spec", "ranges"), [(EVAL, EVAL_RANGES), (GENERATE, GENERATE_RANGES)])
+def test_every_number_has_a_range(spec: Spec[Any], ranges: dict[str, Range]) -> None:
+    numeric = {key for key, field in schema_fields(spec.schema).items() if field.is_number}
+    assert set(ranges) == numeric
 
 
 def test_impossible_numbers_are_found_together() -> None:

@@ -32,7 +32,10 @@ def only(*overrides: str) -> Problem:
         ("xyzzy=1", "--help"),
         ("model=gpt2_tinny", "model=gpt2_tiny"),
         ("precision=fp64", "fp32"),
-        ("tokenizer=zzz", "byte, char, gpt2, hf, sentencepiece, wordpiece, wordpiece_letters"),
+        (
+            "tokenizer=zzz",
+            "byte, char, from_checkpoint, gpt2, hf, sentencepiece, wordpiece, wordpiece_letters",
+        ),
         ("+tp=2", "drop the +: tp=2"),
         ("++optim.lr=1", "drop the ++: optim.lr=1"),
         ("+experiment=quickstart", "drop the +: experiment=quickstart"),

@@ -9,6 +9,7 @@ import pytest
 from mlm.config.checks import check
 from mlm.config.compose import compose, describe_groups
 from mlm.config.locate import shipped_config_dir
+from mlm.config.schema import Decay
 from mlm.errors import ConfigError
 
 GROUPS = {group.name: group for group in describe_groups()}
@@ -44,7 +45,10 @@ SHAPES = {
 
 def test_the_groups_and_their_options_are_these() -> None:
     assert {name: [o.name for o in group.options] for name, group in GROUPS.items()} == {
-        "tokenizer": ["byte", "char", "gpt2", "hf", "sentencepiece", "wordpiece", "wordpiece_letters"],
+        "tokenizer": [
+            *("byte", "char", "from_checkpoint", "gpt2", "hf", "sentencepiece", "wordpiece"),
+            "wordpiece_letters",
+        ],
         "data": ["blend", "indexed", "shakespeare"],
         "objective": ["masked_lm", "next_token"],
         "optim": ["megatron_bert", "megatron_gpt2"],
@@ -52,8 +56,8 @@ def test_the_groups_and_their_options_are_these() -> None:
         "parallel": ["default"],
         "launch": ["auto", "dry_run", "join", "local", "slurm"],
         "logger": ["none", "tensorboard", "wandb"],
-        "model": sorted(SHAPES),
-        "experiment": ["quickstart", "shakespeare_char"],
+        "model": sorted([*SHAPES, "from_checkpoint"]),
+        "experiment": ["bert_megatron", "bert_novels", "quickstart", "shakespeare_char"],
     }
 
 
@@ -127,14 +131,25 @@ def test_shakespeare_char_is_nanogpt_s_cpu_recipe() -> None:
 
 
 @pytest.mark.parametrize("tp", [1, 2])
-def test_both_experiments_run_at_tp_1_and_2(tp: int) -> None:
+def test_every_experiment_runs_at_tp_1_and_2(tp: int) -> None:
     for experiment in GROUPS["experiment"].options:
-        assert check(compose([f"experiment={experiment.name}", f"tp={tp}"])) == []
+        needs = ["data.path=/x"] if experiment.name.startswith("bert") else []
+        assert check(compose([f"experiment={experiment.name}", f"tp={tp}", *needs])) == []
+
+
+def test_the_papers_bert_is_section_4_3() -> None:
+    config = compose(["experiment=bert_megatron", "model=bert_4b", "data.path=/x"])
+    optim, objective = config.optim, config.objective
+    assert (config.train.steps, config.train.global_batch_size) == (2_000_000, 1024)
+    assert (optim.lr, optim.warmup_steps, optim.decay, optim.min_lr) == (1e-4, 10_000, Decay.linear, 0.0)
+    assert (objective.name, objective.mask_rate, objective.max_ngram) == ("masked_lm", 0.15, 3)
+    assert (config.model.num_layers, config.tokenizer.kind) == (48, "wordpiece")
 
 
 @pytest.mark.parametrize("group", ["tokenizer", "precision", "launch", "logger", "data"])
 def test_every_other_option_composes(group: str) -> None:
-    for option in GROUPS[group].options:
+    # What stands for another's choice is nothing without it.
+    for option in (o for o in GROUPS[group].options if o.name != "from_checkpoint"):
         needs = {"indexed": ["data.path=/x"], "blend": ["data.blend=[{weight: 1, path: /x}]"]}
         assert check(compose([f"{group}={option.name}", *needs.get(option.name, [])])) == []
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mlm.corpus.prepare import Outcome, prepare
-from mlm.corpus.prepare_options import Options
+from mlm.corpus.preparing.options import Options
+from mlm.corpus.preparing.prepare import Outcome, prepare
 from mlm.data.indexed import IndexedDataset
 
 Prepare = Callable[..., Outcome]

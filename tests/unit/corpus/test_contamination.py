@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mlm.corpus.contamination import EvaluationSet, Item, Overlap
-from mlm.corpus.shingles import unit_rows
+from mlm.corpus.cleaning.contamination import EvaluationSet, Item, Overlap
+from mlm.corpus.cleaning.shingles import unit_rows
 
 WORDS = [f"word{i}" for i in range(5000)]
 

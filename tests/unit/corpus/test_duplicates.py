@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlm.corpus.duplicates import Indices, KeyFiles, buckets, copies, near_duplicates
-from mlm.corpus.shingles import Hashes, jaccard, shingle_sets, unit_rows
-from mlm.corpus.signatures import MISSED, Bands, fingerprint
+from mlm.corpus.cleaning.duplicates import Indices, KeyFiles, buckets, copies, near_duplicates
+from mlm.corpus.cleaning.shingles import Hashes, jaccard, shingle_sets, unit_rows
+from mlm.corpus.cleaning.signatures import MISSED, Bands, fingerprint
 
 N = 5
 
@@ -165,7 +165,7 @@ def test_a_document_is_compared_with_every_kept_one_of_its_bucket():
 
 
 def test_kept_documents_beyond_the_cache_are_computed_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("mlm.corpus.duplicates._CACHE_BYTES", 1000)
+    monkeypatch.setattr("mlm.corpus.cleaning.duplicates._CACHE_BYTES", 1000)
     sets = [np.arange(100 * n, 100 * n + 50, dtype=np.uint64) for n in (0, 1, 2, 0, 1, 2)]
     asked: list[int] = []
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mlm.corpus import fetch
-from mlm.corpus.catalogue import HUB, SETS, HubFile, PublicSet, Wanted, wikitext_lines
+from mlm.corpus.public import fetch
+from mlm.corpus.public.catalogue import HUB, SETS, HubFile, PublicSet, Wanted, wikitext_lines
 from mlm.errors import ConfigError
 from mlm.eval.files import DataFile, find_files
 from mlm.eval.lambada import OPENAI
@@ -83,7 +83,7 @@ def test_wikitexts_rows_become_the_published_files_byte_for_byte(
     wanted = tuple(replace(file, hub=replace(file.hub, size=0)) for file in public.files if file.hub)
     with hub_server(files) as (endpoint, _):
         script = (
-            "import sys, pickle; from pathlib import Path; from mlm.corpus.fetch import fetch;"
+            "import sys, pickle; from pathlib import Path; from mlm.corpus.public.fetch import fetch;"
             "public = pickle.loads(bytes.fromhex(sys.argv[1])); print(fetch(public, None, print))"
         )
         argument = pickle.dumps(replace(public, files=wanted)).hex()

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlm.corpus import blocks
-from mlm.corpus.blocks import Block, Cursor, Cutting, cut_sources
-from mlm.corpus.documents import documents
-from mlm.corpus.inputs import Source, find_sources, zstd
-from mlm.corpus.json_array import NOT_CLOSED, ArrayCutter
-from mlm.corpus.records import read_records
+from mlm.corpus.reading import blocks
+from mlm.corpus.reading.blocks import Block, Cursor, Cutting, cut_sources
+from mlm.corpus.reading.documents import documents
+from mlm.corpus.reading.inputs import Source, find_sources, zstd
+from mlm.corpus.reading.json_array import NOT_CLOSED, ArrayCutter
+from mlm.corpus.reading.records import read_records
 from mlm.data.bad_data import BadData
 from mlm.errors import ConfigError
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mlm.cli.data.main import main
-from mlm.corpus import inspect as module
-from mlm.corpus.inspect import Inspected
+from mlm.corpus.datasets import inspect as module
+from mlm.corpus.datasets.inspect import Inspected
 from mlm.data.documents import DocumentStream
 from mlm.data.indexed import IndexedDataset
 from mlm.data.samples import DocumentWindows

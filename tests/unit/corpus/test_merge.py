@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlm.corpus import rewrite
-from mlm.corpus.merge import merge, split
-from mlm.corpus.rewrite import Piece
-from mlm.corpus.verify import verify
+from mlm.corpus.datasets import rewrite
+from mlm.corpus.datasets.merge import merge, split
+from mlm.corpus.datasets.rewrite import Piece
+from mlm.corpus.datasets.verify import verify
 from mlm.data.indexed import IndexedDataset
 from mlm.data.metadata import read_metadata, write_metadata
 from mlm.data.tokenizers import ByteTokenizer, Gpt2Tokenizer
@@ -253,8 +253,8 @@ def test_a_merge_that_is_killed_leaves_no_dataset_and_the_next_one_all_of_it(tmp
     write(tmp_path / "a", [rng.integers(0, 9, 2_000_000).tolist()], "<u2")
     merge(tmp_path / "undisturbed", [tmp_path / "a"] * 6, overwrite=False)
     code = (
-        "from pathlib import Path; from mlm.corpus import rewrite; rewrite.STEP = 1 << 12;"
-        "from mlm.corpus.merge import merge; import sys; print(flush=True);"
+        "from pathlib import Path; from mlm.corpus.datasets import rewrite; rewrite.STEP = 1 << 12;"
+        "from mlm.corpus.datasets.merge import merge; import sys; print(flush=True);"
         "merge(Path('out'), [Path('a')] * 6, overwrite=False)"
     )
     killed = 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.corpus.newlines import fix_newlines
+from mlm.corpus.cleaning.newlines import fix_newlines
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ import pytest
 from tokenizers import Tokenizer as Pipeline
 from tokenizers import models, pre_tokenizers
 
-from mlm.corpus import blocks, index_file
-from mlm.corpus.blocks import Block, Cursor, Cutting
-from mlm.corpus.encode import Encoder, Recipe
-from mlm.corpus.index_file import write_index
-from mlm.corpus.prepare import InvalidRecords
+from mlm.corpus.preparing import index_file
+from mlm.corpus.preparing.encode import Encoder, Recipe
+from mlm.corpus.preparing.index_file import write_index
+from mlm.corpus.preparing.prepare import InvalidRecords
+from mlm.corpus.reading import blocks
+from mlm.corpus.reading.blocks import Block, Cursor, Cutting
 from mlm.data.cache import sha256_file
 from mlm.data.metadata import read_metadata
 from mlm.data.tokenizers import ByteTokenizer, Gpt2Tokenizer

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from mlm.corpus import blocks, partial, pool
-from mlm.corpus import prepare as prepare_module
-from mlm.corpus.partial import Partial, partial_folder
+from mlm.corpus.preparing import partial, pool
+from mlm.corpus.preparing import prepare as prepare_module
+from mlm.corpus.preparing.partial import Partial, partial_folder
+from mlm.corpus.reading import blocks
 from mlm.errors import DataError
 from tests.unit.corpus.preparing import Prepare, dataset, left_in, preparer, words, write_jsonl
 
@@ -89,7 +90,7 @@ def test_a_crash_at_any_system_call_leaves_nothing_or_what_can_be_gone_on_with(
         key: [(tmp_path / f"whole_{key}_document.{k}").read_bytes() for k in ("bin", "idx")] for key in keys
     }
     # In this process, without workers: a crash at each call then costs milliseconds, and no kill is missed.
-    from mlm.corpus.encode import Encoder
+    from mlm.corpus.preparing.encode import Encoder
 
     class Alone:
         replaced = 0

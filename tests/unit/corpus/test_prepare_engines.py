@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlm.corpus import engines
-from mlm.corpus.engines import build, choose, engine_names, probe, unsafe_characters
+from mlm.corpus.preparing import engines
+from mlm.corpus.preparing.engines import build, choose, engine_names, probe, unsafe_characters
 from mlm.data.tokenizers import ByteTokenizer, Gpt2Tokenizer
 from mlm.errors import DataError
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.corpus.blocks import Block, Cursor, Cutting
-from mlm.corpus.json_record import Flawed, json_texts
-from mlm.corpus.records import read_records
+from mlm.corpus.reading.blocks import Block, Cursor, Cutting
+from mlm.corpus.reading.json_record import Flawed, json_texts
+from mlm.corpus.reading.records import read_records
 
 VALID = {
     b'{"text":"plain"}': "plain",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.corpus.replace_text import replace_text
+from mlm.corpus.cleaning.replace_text import replace_text
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

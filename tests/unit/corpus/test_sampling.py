@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.corpus.sampling import STRETCH_CHARACTERS, Sample, stretches
+from mlm.corpus.tokenizing.sampling import STRETCH_CHARACTERS, Sample, stretches
 
 
 @given(st.lists(st.sampled_from(["\n", "word ", "x" * 700, "長い行" * 300]), max_size=30).map("".join))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.corpus import shingles as module
-from mlm.corpus.shingles import Hashes, jaccard, ngrams, shingle_sets, unit_rows, unit_strings
+from mlm.corpus.cleaning import shingles as module
+from mlm.corpus.cleaning.shingles import Hashes, jaccard, ngrams, shingle_sets, unit_rows, unit_strings
 
 
 def hashes_of(text: str) -> Hashes:

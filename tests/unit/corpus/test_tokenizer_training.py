@@ -14,8 +14,8 @@ import sentencepiece
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlm.corpus.sampling import Sample
-from mlm.corpus.tokenizer_training import Recipe, problems, report, train_tokenizer
+from mlm.corpus.tokenizing.sampling import Sample
+from mlm.corpus.tokenizing.training import Recipe, problems, report, train_tokenizer
 from mlm.data.text import EMBEDDED_PATH
 from mlm.data.tokenizers import SentencePieceTokenizer, Tokenizer, parse_tokenizer
 from mlm.errors import ConfigError, DataError
@@ -75,8 +75,8 @@ def test_a_trained_tokenizer_has_learned_from_the_text(trained: Tokenizer):
 def test_another_process_trains_the_same_bytes(name: str, tmp_path: Path):
     kind, own = KINDS[name]
     code = (
-        "from pathlib import Path; from mlm.corpus.sampling import Sample;"
-        "from mlm.corpus.tokenizer_training import *; from mlm.data.text import EMBEDDED_PATH;"
+        "from pathlib import Path; from mlm.corpus.tokenizing.sampling import Sample;"
+        "from mlm.corpus.tokenizing.training import *; from mlm.data.text import EMBEDDED_PATH;"
         "sample = Sample(1_000_000); sample.add(EMBEDDED_PATH.read_text()[:40_000]);"
         f"train_tokenizer(sample, Recipe({kind!r}, 700, Path('OUT'), **{own!r}))"
     )

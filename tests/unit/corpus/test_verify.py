@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mlm.cli.data.main import main
-from mlm.corpus import verify as module
-from mlm.corpus.verify import verify
+from mlm.corpus.datasets import verify as module
+from mlm.corpus.datasets.verify import verify
 from mlm.data import indexed
 from mlm.data.cache import sha256_file
 from tests.unit.corpus.test_merge import record, write

@@ -65,7 +65,6 @@ def test_a_mistyped_tokenizer_is_answered_with_the_nearest(typed: str, meant: st
         ({"kind": "hf", "path": "/no.json"}, "tokenizer.path=/no.json cannot be read (No such file"),
         ({"kind": "wordpiece", "path": "/no.txt"}, "tokenizer.path=/no.txt cannot be read (No such file"),
         ({"kind": "hf"}, "a hf tokenizer is in a file: give a tokenizer.json"),
-        ({"kind": "hf"}, "a hf tokenizer is in a file: give a tokenizer.json"),
         ({"kind": "hf", "vocab_size": 9, "path": "/no"}, "tokenizer.vocab_size=9 means nothing to a hf"),
         ({"kind": "char", "vocab_size": 65}, "tokenizer.vocab_size=65 means nothing to a char tokenizer"),
         ({"kind": "sentencepiece", "path": "/no/such.model"}, "tokenizer.path=/no/such.model is no file"),

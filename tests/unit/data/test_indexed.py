@@ -113,6 +113,7 @@ def test_pointers_past_2_gib_are_right(tmp_path: Path, monkeypatch: pytest.Monke
     with IndexedWriter(tmp_path / "data", 10) as writer:
         writer.add_document([1])
         writer._lengths = indexed.array("q", lengths)
+        writer._documents = indexed.array("q", range(len(lengths) + 1))
     _, written, pointers, _ = unpack_index((tmp_path / "data.idx").read_bytes())
     assert written == lengths
     assert pointers == [sum(lengths[:i]) * 2 for i in range(4)]

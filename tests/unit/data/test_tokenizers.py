@@ -212,7 +212,8 @@ def test_a_command_line_names_a_tokenizer_by_kind_and_file(tokenizer_files: dict
         ("setencepiece:x.model", "did you mean sentencepiece:FILE.model"),
         (
             "zzz",
-            "use gpt2, wordpiece, byte, sentencepiece:FILE.model, wordpiece:vocab.txt, hf:tokenizer.json or gpt2:DIR",
+            "use gpt2, wordpiece, byte, sentencepiece:FILE.model, wordpiece:vocab.txt, hf:tokenizer.json "
+            "or gpt2:DIR",
         ),
         ("char", "takes its alphabet from a text"),
         ("sentencepiece", "needs a SentencePiece .model file: type sentencepiece:FILE.model"),

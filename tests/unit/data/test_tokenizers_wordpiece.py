@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import BertWordPieceTokenizer
 
-from mlm.data.tokenizers import WordPieceTokenizer, cut_at_line_ends, wordpiece
+from mlm.data.tokenizers import (
+    WordPieceTokenizer,
+    cut_at_line_ends,
+    load_tokenizer,
+    parse_tokenizer,
+    wordpiece,
+)
 from mlm.errors import DataError
 from tests.unit.data.tokenizer_texts import AWKWARD, CONTROLS, JAPANESE
 
@@ -119,3 +125,14 @@ def test_a_file_that_is_no_vocabulary_is_refused(content: bytes | None, message:
         (tmp_path / "vocab.txt").write_bytes(content)
     with pytest.raises(DataError, match=message):
         WordPieceTokenizer(tmp_path / "vocab.txt")
+
+
+def test_the_shipped_vocabulary_is_that_of_berts_uncased_models():
+    tokenizer = WordPieceTokenizer()
+    assert tokenizer.vocab_size == wordpiece.BERT_VOCAB_SIZE == 30_522
+    assert tokenizer.encode("Hello, world!").tolist() == [7592, 1010, 2088, 999]
+    assert tokenizer.special == {"eod": 102, "cls": 101, "sep": 102, "mask": 103, "pad": 0, "unk": 100}
+    again = load_tokenizer(tokenizer.describe())
+    assert "path" not in tokenizer.describe()
+    assert again.fingerprint == WordPieceTokenizer(wordpiece.BERT_VOCAB.resolve()).fingerprint
+    assert parse_tokenizer("wordpiece").fingerprint == again.fingerprint

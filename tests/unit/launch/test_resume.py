@@ -229,7 +229,8 @@ def test_init_from_takes_another_seed_and_schedule_but_no_other_shape(run_dir):
     beginning, said = begun(other, f"init_from={run_dir}")
     assert (beginning.checkpoint, beginning.state) == (None, TrainingState())
     assert beginning.weights is not None
-    assert beginning.weights.step == 30
+    assert beginning.weights.checkpoint is not None
+    assert beginning.weights.checkpoint.step == 30
     assert said == [f"the weights of {run_dir}/checkpoints/step_30 (all checksums match), at step 0"]
     assert "model.num_layers=3 was 2" in refused(other, f"init_from={run_dir}", "model.num_layers=3")
 

@@ -1,4 +1,4 @@
-"""A study that compares losses: its table recomputed from metrics.jsonl, its panels, and every kind of end."""
+"""A study that compares losses: its table recomputed from metrics.jsonl, its panels, every kind of end."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from mlm.config.fields import flatten
 from mlm.config.schema import TrainConfig
 from mlm.data.tokenizers.configured import build
 from mlm.launch.machine import detect_machine
-from mlm.launch.sweep import Sweep, composed
-from mlm.launch.sweep_check import published_key
+from mlm.launch.sweep.check import published_key
+from mlm.launch.sweep.start import Sweep, composed
 from mlm.launch.training import TRAIN
 from mlm.plan.flops import model_flops_per_step
 from mlm.plan.parameters import count_parameters

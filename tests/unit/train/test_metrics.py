@@ -45,6 +45,19 @@ def test_a_window_waits_for_the_device_once_and_counts_the_whole_job(clock):
     assert speed.hfu == pytest.approx(4 / 3), "what is recomputed counts for the hardware alone"
 
 
+def test_figures_of_a_step_come_with_its_loss(clock):
+    w = window()
+    for step in (1, 2):
+        figures = torch.tensor([step + 0.25, step + 0.5], dtype=torch.float64)
+        w.add(step, 0.1, torch.tensor(float(step)), torch.tensor(2.0), figures=figures)
+        clock["now"] += 0.5
+    records, _ = w.close()
+    assert [(r.loss, r.figures) for r in records] == [(1.0, (1.25, 1.5)), (2.0, (2.25, 2.5))]
+    w.add(3, 0.1, torch.tensor(9.0), torch.tensor(2.0), figures=torch.ones(2, dtype=torch.float64))
+    clock["now"] += 0.5
+    assert [r.figures for r in w.close()[0]] == [(1.0, 1.0)], "the next window has its own"
+
+
 def test_time_outside_the_steps_is_left_out(clock):
     w = window()
     w.add(1, 0.1, torch.tensor(1.0), torch.tensor(1.0))

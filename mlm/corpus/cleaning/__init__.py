@@ -1,0 +1,1 @@
+"""What is worth training on: rules, near-duplicates, overlap with evaluation sets. No torch."""

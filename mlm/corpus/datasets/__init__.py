@@ -1,0 +1,1 @@
+"""Token datasets looked at, verified, merged and split. No torch."""

@@ -1,0 +1,1 @@
+"""Public data sets onto this disk. No torch."""

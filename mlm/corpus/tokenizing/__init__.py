@@ -1,0 +1,1 @@
+"""Tokenizers trained on a user's own text. No torch."""
