@@ -8,6 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlm.checkpoint.best import read_best
 from mlm.checkpoint.manifest import MANIFEST, damage
 from mlm.errors import CheckpointError
 from mlm.files import write_whole
@@ -89,10 +90,14 @@ def retire(folder: Path, *, keep_last: int, keep_every: int, just_written: Path)
     """Delete what need not be kept and return it: all but the newest keep_last and multiples of keep_every.
 
     keep_every: in steps; 0 keeps none for its number. Called when `just_written` is complete, and never
-    deletes it. A deletion that is cut short leaves no manifest, so nothing that looks like a checkpoint.
+    deletes it, nor the best one. A deletion that is cut short leaves no manifest, so nothing that looks like
+    a checkpoint.
     """
     complete = complete_steps(folder)
     kept = {just_written, *complete[-max(1, keep_last) :]}
+    best = read_best(folder)
+    if best is not None:
+        kept.add(step_folder(folder, best.step))
     gone = []
     for directory in complete:
         step = step_of(directory)

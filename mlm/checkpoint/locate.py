@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.checkpoint.folder import complete_steps, step_of
+from mlm.checkpoint.best import BEST, read_best
+from mlm.checkpoint.folder import complete_steps, step_folder, step_of
 from mlm.checkpoint.manifest import MANIFEST
 from mlm.errors import CheckpointError, ConfigError, Problem
 
@@ -40,6 +41,8 @@ class Checkpoint:
 def resolve_checkpoint(path: str | Path, key: str = "checkpoint") -> Checkpoint:
     """The checkpoint that `path` names: a run directory, for its newest step, or a step_N directory.
 
+    checkpoints/best, the file, stands for the directory that it names.
+
     key: what path was given as, for messages. Raises ConfigError when there is no such thing, or nothing
     complete in it. Whether its files are whole is mlm.checkpoint.manifest.damage's to say.
     """
@@ -54,6 +57,8 @@ def resolve_checkpoint(path: str | Path, key: str = "checkpoint") -> Checkpoint:
 
 
 def _resolve(where: str, place: Path) -> Checkpoint:
+    if place.name == BEST and (best := read_best(place.parent)) is not None:
+        place = step_folder(place.parent, best.step)
     if not place.is_dir():
         wrong = "is a file" if place.exists() else "does not exist"
         raise _refused(where, wrong, _instead(place))

@@ -14,7 +14,7 @@ _TRAIN = """\
 usage: mlm-train [KEY=VALUE ...] [--config-dir DIR ...] [--help] [--version]
        mlm-train -m [study=NAME] [KEY=VALUE ...]
 
-Train a GPT-2 tensor-parallel, starting the worker processes itself: one per CUDA device, or tp*dp
+Train a GPT-2 or BERT tensor-parallel, starting the worker processes itself: one per CUDA device, or tp*dp
 processes on CPU. Inside a torchrun or srun step that is already there it joins instead.
 
 examples:
@@ -34,6 +34,7 @@ keys (dotted names of mlm/config/schema.py; these are the usual ones):
   eval.tasks=[lambada] eval.interval=1000      what mlm-eval measures, while training
   run_dir=runs/first seed=1    where the run writes (never over an earlier one); random numbers
   checkpoint.interval=500      save every so many steps, not only at the end
+  finetune=race init_from=PATH finetune.train_path=PATH finetune.dev_path=PATH     a trained BERT, to a task
   resume=auto                  go on with the run in run_dir, from its newest whole checkpoint, at any tp, dp;
                                resume=PATH from another one, init_from=PATH with its weights, at step 0
   sweep_dir=runs/mine          with -m, where all runs go
@@ -57,12 +58,14 @@ examples:
   mlm-eval checkpoint=runs/first/checkpoints/step_1000 tp=2 dp=2  that one, on four processes
   mlm-eval checkpoint=runs/first tasks=[perplexity] task_paths.perplexity=mine.txt
   mlm-eval checkpoint=runs/first tasks=[lambada] limit=100        a quick look, marked as one
+  mlm-eval checkpoint=runs/race tasks=[race]                      a fine-tuned model on its task
   mlm-eval checkpoint=runs/first launch=dry_run                   what would run, without running it
 
 keys:
   checkpoint=RUN               a run's directory, or one of its checkpoints/step_N
   tasks=[A,B]                  from the list below; the default is [wikitext103,lambada]
   task_paths.TASK=PATH         its data file; without one it is looked for in $MLM_DATA and the cache
+  ensemble=[A,B]               further fine-tuned checkpoints, probabilities averaged with the first's
   tp=2 dp=2                    tensor-parallel degree; ranks that share out the work
   limit=100                    only the first so many items of each file
   batch_tokens=4096            tokens of one forward pass (1,024 on CPU, else 16,384)
@@ -160,6 +163,7 @@ def evaluate(config_dirs: Sequence[Path]) -> str:
     """The help of mlm-eval, with every task and its files."""
     from mlm.eval.files import file_keys
     from mlm.eval.tasks import TASKS
+    from mlm.finetune.tasks import TASKS as LABELLED
 
     lines = []
     for name, task in TASKS.items():
@@ -167,6 +171,9 @@ def evaluate(config_dirs: Sequence[Path]) -> str:
         for key, file in file_keys(name, task.default_files).items():
             optional = "" if file.required else " (adds rows where it is there)"
             lines.append(f"  {'':13}task_paths.{key}={file.name or 'FILE'}{optional}")
+    for name, labelled in LABELLED.items():
+        lines.append(f"  {name:13}{labelled.summary}")
+        lines.append(f"  {'':13}task_paths.{name}=PATH (without one, what its run was evaluated on)")
     return _EVAL + "\n".join(lines) + "\n" + _GROUPS + _groups(config_dirs, EVAL) + _CONCLUSION
 
 

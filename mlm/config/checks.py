@@ -17,9 +17,13 @@ from mlm.errors import Problem
 
 __all__ = ["check", "check_evaluation", "check_generation", "resolved"]
 
+FINETUNE_TASKS = ("race", "mnli", "qqp", "squad_v1", "squad_v2")
+"""mlm.finetune.tasks.TASKS has a row for each."""
+
 NAMES: dict[str, tuple[str, ...]] = {
     "model.architecture": ("gpt2", "bert"),
-    "objective.name": ("next_token", "masked_lm"),
+    "objective.name": ("next_token", "masked_lm", *FINETUNE_TASKS),
+    "finetune.task": FINETUNE_TASKS,
     "tokenizer.kind": ("gpt2", "sentencepiece", "char", "byte", "wordpiece", "hf"),
     "precision.name": ("auto", "fp32", "bf16", "fp16"),
     "precision.matmul": ("auto", "highest", "medium"),
@@ -156,7 +160,7 @@ def single_values(
             remedy = allowed.remedy(key, value) + null
             problems.append(Problem(f"{key}={plain(value)}", allowed.wrong(value), remedy))
             bad.add(key)
-        if key in NAMES and value not in NAMES[key]:
+        if key in NAMES and value is not None and value not in NAMES[key]:
             close = nearest(value, NAMES[key], limit=1)
             remedy = f"use {key}={close[0]}" if close else f"use {alternatives(NAMES[key])}"
             problems.append(Problem(f"{key}={value}", f"is not {alternatives(NAMES[key])}", remedy))
@@ -164,8 +168,8 @@ def single_values(
     return problems, bad
 
 
-_OBJECTIVES = {"gpt2": ("next_token",), "bert": ("masked_lm",)}
-"""model.architecture -> what it can be trained for."""
+_OBJECTIVES = {"gpt2": ("next_token",), "bert": ("masked_lm", *FINETUNE_TASKS)}
+"""model.architecture -> what it can be trained for; first its own, the others are chosen by finetune=."""
 
 
 def _form(config: TrainConfig) -> Iterator[Problem]:
@@ -174,7 +178,7 @@ def _form(config: TrainConfig) -> Iterator[Problem]:
     possible = _OBJECTIVES[model.architecture]
     if name not in possible:
         wrong = f"is not what model.architecture={model.architecture} is trained for"
-        remedy = f"use objective={alternatives(possible)}, or another model"
+        remedy = f"use objective={possible[0]}, or another model"
         yield Problem(f"objective.name={name}", wrong, remedy)
     if model.architecture == "gpt2":
         if model.layernorm is LayerNormPlacement.post:

@@ -20,7 +20,8 @@ class Spec(Generic[C]):
     by itself; paths: keys that name files or directories, made absolute once. from_checkpoint: model and
     tokenizer, if any, of the weights that a path names (bool: pickles may be read; heads and vocabulary: as
     typed, for files that do not say), in formats that this package knows nothing of; None where no key can
-    ask for it. Raises ConfigError.
+    ask for it. Raises ConfigError. completed: the configuration with what follows from files put in; it
+    raises nothing, and leaves problems to who reports them.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Spec(Generic[C]):
     from_checkpoint: (
         Callable[[str, bool, int | None, int | None], tuple[ModelConfig, TokenizerConfig | None]] | None
     ) = None
+    completed: Callable[[C], C] = lambda config: config
 
 
 TRAIN = Spec(
@@ -47,9 +49,11 @@ TRAIN = Spec(
         "sweep_dir",
         "init_from",
         "eval.task_paths",
+        "finetune.train_path",
+        "finetune.dev_path",
     ),
 )
-EVAL = Spec("mlm-eval", "eval", EvalConfig, check_evaluation, ("checkpoint", "task_paths", "out"))
+EVAL = Spec("mlm-eval", "eval", EvalConfig, check_evaluation, ("checkpoint", "ensemble", "task_paths", "out"))
 GENERATE = Spec(
     "mlm-generate",
     "generate",

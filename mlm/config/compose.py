@@ -81,7 +81,7 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), sp
         # With another model than the one that was meant, its further problems would only mislead.
         if not wrong_choice and MISSING not in usable.values():
             broken = {problem.where.partition("=")[0] for problem in problems}
-            found = spec.check(assemble(usable, schema))
+            found = spec.check(spec.completed(assemble(usable, schema)))
             problems += [p for p in found if p.where.partition("=")[0] not in broken]
         raise ConfigError(problems)
 
@@ -90,10 +90,13 @@ def compose(overrides: Sequence[str], config_dirs: Sequence[Path | str] = (), sp
         if isinstance(value, dict):
             leaves.values[key] = {name: _absolute(path) for name, path in value.items()}
         elif isinstance(value, list):
-            leaves.values[key] = [replace(part, path=_absolute(part.path)) for part in value]
+            leaves.values[key] = [
+                _absolute(part) if isinstance(part, str) else replace(part, path=_absolute(part.path))
+                for part in value
+            ]
         elif value is not None:
             leaves.values[key] = _absolute(value)
-    return assemble(leaves.values, schema)
+    return spec.completed(assemble(leaves.values, schema))
 
 
 def _absolute(path: str) -> str:

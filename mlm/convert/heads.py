@@ -14,9 +14,14 @@ class Heads:
     dropped: tuple[str, ...] = ()
 
 
+_POOLED = Heads(fresh=("task_head.", "pooler."), dropped=("lm_head.", "order_head."))
+_UNPOOLED = Heads(fresh=("task_head.",), dropped=("lm_head.", "order_head.", "pooler."))
+
 ALLOWED: dict[str, Heads] = {
     # An encoder alone, or one with the masked-token head alone, can go on with both tasks.
     "masked_lm": Heads(fresh=("pooler.", "lm_head.", "order_head.")),
+    **dict.fromkeys(("race", "mnli", "qqp"), _POOLED),
+    **dict.fromkeys(("squad_v1", "squad_v2"), _UNPOOLED),
 }
 """By objective.name; with any other all parameters have to be there, and nothing else."""
 

@@ -66,6 +66,9 @@ def match(
     used: set[str] = set()
     for ours, shape in needed.items():
         entry = known.get(ours)
+        if entry is None and ours.startswith(fresh):
+            drawn.append(ours)
+            continue
         if entry is None:
             missing.append(f"{ours} (which this format has no name for)")
             continue

@@ -30,6 +30,8 @@ class PreparedDataset:
     """Its share of the training samples: the weights of a run sum to 1."""
     chunks: dict[str, dict[str, int]] | None = None
     """For masked_lm, what came of the sentences of train and valid (masked_lm.chunks.ChunkCounts)."""
+    samples: dict[str, int] | None = None
+    """For fine-tuning, whose samples are no stretches of text: how many each split has."""
     chunk_folder: str | None = None
     """Where train.npy and valid.npy of masked_lm lie, absolute."""
 
@@ -51,12 +53,16 @@ class PreparedDataset:
 
     def samples_per_epoch(self, seq_length: int) -> int:
         """Training samples in one pass over the training split."""
+        if self.samples is not None:
+            return self.samples["train"]
         if self.chunks is not None:
             return self.chunks["train"]["chunks"]
         return samples_per_epoch(self.tokens["train"], seq_length)
 
     def valid_samples(self, seq_length: int) -> int:
         """Samples of one whole validation; 0 when there is no validation split."""
+        if self.samples is not None:
+            return self.samples["valid"]
         if self.chunks is not None:
             return self.chunks["valid"]["chunks"]
         return validation_samples(self.tokens["valid"], seq_length)

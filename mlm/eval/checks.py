@@ -10,15 +10,25 @@ from mlm.config.schema import EvalConfig, TrainConfig
 from mlm.config.store import load_config
 from mlm.errors import ConfigError, Problem
 from mlm.eval.files import file_keys, find_files
+from mlm.eval.labelled import is_labelled, labelled_problems
 from mlm.eval.locate import Checkpoint, resolve_checkpoint, tp_problems
 from mlm.eval.tasks import TASKS
+from mlm.finetune.tasks import TASKS as LABELLED
 
 _NAME_A_RUN = "give it: checkpoint=RUN_DIR, or checkpoint=RUN_DIR/checkpoints/step_N"
 
 
 def problems(config: EvalConfig) -> list[Problem]:
     """Everything that stands against the evaluation, from the checkpoint to the last data file."""
+    if is_labelled(config) and config.checkpoint is not None:
+        return labelled_problems(config)
     found = checkpoint_problems(config.checkpoint, config.tp)
+    if not found and config.checkpoint is not None:
+        _, trained = read_checkpoint(config.checkpoint)
+        found += _not_for_text(config.tasks, trained.objective.name)
+    if config.ensemble:
+        where = f"ensemble=[{','.join(config.ensemble)}]"
+        found.append(Problem(where, f"is for {alternatives(list(LABELLED))}", "leave it out"))
     if not config.tasks:
         found.append(Problem("tasks=[]", "names nothing to measure", f"use tasks=[{','.join(TASKS)}]"))
     return found + task_problems(config.tasks, config.task_paths)
@@ -32,12 +42,17 @@ def checkpoint_problems(path: str | None, tp: int) -> list[Problem]:
         _, trained = read_checkpoint(path)
     except ConfigError as error:
         return error.problems
-    found = tp_problems(trained.model, max(1, tp))
-    if trained.objective.name == "masked_lm":
-        wrong = "was trained with objective=masked_lm, and no task scores masked tokens"
-        remedy = "its own validation did: valid_masked_accuracy in summary.json"
-        found.append(Problem(f"checkpoint={path}", wrong, remedy))
-    return found
+    return tp_problems(trained.model, max(1, tp))
+
+
+def _not_for_text(tasks: Sequence[str], objective: str) -> list[Problem]:
+    """Of a checkpoint that predicts no next token."""
+    if objective == "next_token":
+        return []
+    where = f"tasks=[{','.join(tasks)}]"
+    remedy = f"use tasks=[{objective}]" if objective in LABELLED else "name a checkpoint of a GPT-2"
+    wrong = f"needs a model of text from left to right, and this one was trained for {objective}"
+    return [Problem(where, wrong, remedy)]
 
 
 def read_checkpoint(path: str) -> tuple[Checkpoint, TrainConfig]:
@@ -73,8 +88,9 @@ def _name_problems(tasks: Sequence[str], prefix: str) -> Iterator[Problem]:
     where = f"{prefix}tasks=[{','.join(tasks)}]"
     for name in dict.fromkeys(tasks):
         if name not in TASKS:
-            close = nearest(name, TASKS, limit=1)
-            remedy = f"use {close[0]}" if close else f"use {alternatives(list(TASKS))}"
+            known = [*TASKS, *LABELLED] if not prefix else list(TASKS)
+            close = nearest(name, known, limit=1)
+            remedy = f"use {close[0]}" if close else f"use {alternatives(known)}"
             yield Problem(where, f"names {name}, which is no task", remedy)
         elif tasks.count(name) > 1:
             yield Problem(where, f"names {name} twice", "name it once")

@@ -36,10 +36,12 @@ def _watched(config: EvalConfig, out: Path) -> None:
 
 
 def _evaluate(config: EvalConfig) -> None:
+    from mlm.eval.labelled import is_labelled
+    from mlm.eval.labelled_run import evaluate_labelled
     from mlm.eval.load import load_for_evaluation
     from mlm.eval.locate import resolve_checkpoint
     from mlm.eval.progress import EvalProgress
-    from mlm.eval.report import table
+    from mlm.eval.report import as_json, table
     from mlm.eval.run import evaluate, prepare_task
     from mlm.parallel.device import autocast_for, device_name
     from mlm.parallel.job import take_place
@@ -60,6 +62,14 @@ def _evaluate(config: EvalConfig) -> None:
         timeout_s=config.launch.timeout_s,
     )
     mesh, device, first = place.mesh, place.device, place.mesh.rank == 0
+    autocast = autocast_for(config.precision.name, device)
+    if is_labelled(config):
+        found = evaluate_labelled(config, mesh=mesh, device=device, autocast=autocast, out=out)
+        if first:
+            about = {"name": config.precision.name, "matmul": place.matmul_precision}
+            path = _write(config, {"directory": config.checkpoint}, about, [found], found["seconds"])
+            logger.info(f"  {found['predictions']}, {path}")
+        return
     loaded = load_for_evaluation(resolve_checkpoint(config.checkpoint), mesh=mesh, device=device)
     logger.info(
         f"{loaded.config.name}, step {loaded.description['step']}, {loaded.tokenizer.name}, context "
@@ -86,7 +96,7 @@ def _evaluate(config: EvalConfig) -> None:
             batch_tokens=config.batch_tokens,
             mesh=mesh,
             device=device,
-            autocast=autocast_for(config.precision.name, device),
+            autocast=autocast,
             progress=progress,
         )
     finally:
@@ -98,16 +108,18 @@ def _evaluate(config: EvalConfig) -> None:
     seconds = time.perf_counter() - began
     tokens = sum(result.tokens for result in results)
     about = {"name": config.precision.name, "matmul": place.matmul_precision}
-    path = _write(config, loaded.description, about, results, seconds)
+    path = _write(config, loaded.description, about, as_json(results), seconds)
     logger.info(f"\n{tokens:,} tokens in {seconds:,.1f} s, {tokens / seconds:,.0f} tokens/s; {path}")
 
 
 def _write(
-    config: EvalConfig, checkpoint: dict[str, Any], precision: dict[str, str], results: Any, seconds: float
+    config: EvalConfig,
+    checkpoint: dict[str, Any],
+    precision: dict[str, str],
+    results: list[dict[str, Any]],
+    seconds: float,
 ) -> Path:
     """eval.json: whole or not at all, so that one that is there can be trusted."""
-    from mlm.eval.report import as_json
-
     assert config.out is not None
     out = Path(config.out)
     environment = json.loads((out / "environment.json").read_text(encoding="utf-8"))
@@ -122,7 +134,7 @@ def _write(
         "started": environment["started"],
         "versions": environment["versions"],
         "source": environment["source"],
-        "tasks": as_json(results),
+        "tasks": results,
     }
     path = out / "eval.json"
     write_whole(path, json.dumps(found, indent=2, allow_nan=False) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mlm.config.schema import TrainConfig
@@ -14,6 +15,7 @@ from mlm.data.sources import is_text_run, named_datasets
 from mlm.data.split import cut, split_dataset
 from mlm.data.text import read_text, text_path
 from mlm.errors import Problem
+from mlm.launch import finetuning
 from mlm.launch.fit import gib
 from mlm.launch.machine import Machine
 from mlm.launch.plan_text import (
@@ -94,8 +96,12 @@ def _rank_rows(config: TrainConfig) -> list[tuple[str, str]]:
 def _step_rows(config: TrainConfig, launch: Launch) -> list[tuple[str, str]]:
     train = config.train
     micro_batches = train.global_batch_size // (train.micro_batch_size * launch.dp)
-    tokens = train.global_batch_size * config.model.seq_length
-    flops = model_flops_per_step(config.model, train.global_batch_size, outputs_per_sample(config))
+    sequences, length = train.global_batch_size, config.model.seq_length
+    if config.finetune.task is not None:
+        sequences, length = finetuning.sequences(config)
+    tokens = sequences * length
+    shape = replace(config.model, seq_length=length)
+    flops = model_flops_per_step(shape, sequences, outputs_per_sample(config))
     return [
         (
             "batch",
@@ -121,10 +127,16 @@ def _run_rows(config: TrainConfig, launch: Launch) -> list[tuple[str, str]]:
     folders = (" checkpoints/" if config.train.save or config.checkpoint.interval else "") + (
         " profile/" if config.profile else ""
     )
+    if config.finetune.task is not None:
+        data = finetuning.rows(config)
+    else:
+        data = [
+            ("steps", f"{config.train.steps:,}, {samples * config.model.seq_length:,} tokens"),
+            ("data", f"{config.data.name}: {_data(config)}"),
+            *_epoch_rows(config, samples),
+        ]
     return [
-        ("steps", f"{config.train.steps:,}, {samples * config.model.seq_length:,} tokens"),
-        ("data", f"{config.data.name}: {_data(config)}"),
-        *_epoch_rows(config, samples),
+        *data,
         ("tokenizer", config.tokenizer.kind),
         ("precision", config.precision.name if config.precision.name != "auto" else _auto_precision(launch)),
         ("begins", outlook(config, launch.run_dir)),

@@ -12,8 +12,9 @@ from rich.console import Console
 from mlm.config.command import EVAL as SPEC
 from mlm.config.schema import EvalConfig
 from mlm.errors import ConfigError, Problem
-from mlm.eval import checks
+from mlm.eval import checks, labelled
 from mlm.eval.tasks import TASKS
+from mlm.finetune.tasks import TASKS as LABELLED
 from mlm.launch import rundir
 from mlm.launch.checkpoint_checks import sentences
 from mlm.launch.command import Command, Say
@@ -61,9 +62,16 @@ def _prepare(config: EvalConfig, launch: Launch, say: Say) -> tuple[Path, EvalCo
     """Raises ConfigError when the checkpoint is damaged or the directory can no longer be made."""
     checkpoint, _ = checks.read_checkpoint(config.checkpoint or "")
     damaged = sentences("checkpoint", checkpoint, contents=True)
+    if labelled.is_labelled(config):
+        asked = labelled.members(config)
+        for member in asked[1:]:
+            damaged += sentences("ensemble", member.checkpoint, contents=True)
+        paths = {config.tasks[0]: str(labelled.examples_path(config, asked[0]))}
+        config = replace(config, ensemble=[str(member.checkpoint.directory) for member in asked[1:]])
+    else:
+        paths = checks.settled_paths(config.tasks, config.task_paths)
     if damaged:
         raise ConfigError(damaged)
-    paths = checks.settled_paths(config.tasks, config.task_paths)
     out = rundir.create(launch.run_dir, given=config.out is not None, key="out", job_id=launch.job_id)
     return out, replace(
         config,
@@ -127,6 +135,12 @@ def _show(
 
 def _show_tasks(console: Console, config: EvalConfig) -> None:
     rows = []
+    if labelled.is_labelled(config):
+        (name,), asked = config.tasks, labelled.members(config)
+        rows = [(name, LABELLED[name].summary), ("", str(labelled.examples_path(config, asked[0])))]
+        rows += [("ensemble with", str(member.checkpoint.directory)) for member in asked[1:]]
+        print_table(console, "tasks", rows)
+        return
     for name in config.tasks:
         rows.append((name, TASKS[name].summary))
         rows += [("", str(path)) for path in checks.task_files(name, config.task_paths).values()]

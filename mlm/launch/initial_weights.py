@@ -94,10 +94,7 @@ def described(weights: InitialWeights, config: TrainConfig) -> str:
     if weights.checkpoint is not None:
         return f"the weights of {weights.path} (all checksums match), at step 0"
     source = open_source(weights.path, reading_for(config), key=KEY)
-    found = _match(source, config)
-    fresh = f"; drawn anew, as it has none: {', '.join(found.fresh)}" if found.fresh else ""
-    dropped = f"; left out: {', '.join(found.dropped)}" if found.dropped else ""
-    return f"the weights of {weights.path} ({source.format}), at step 0{fresh}{dropped}"
+    return f"the weights of {weights.path} ({source.format}), at step 0"
 
 
 def tokenizer_problems(weights: InitialWeights, config: TrainConfig, data: PreparedData) -> list[Problem]:

@@ -14,7 +14,7 @@ from mlm.data.checks import problems as data_problems
 from mlm.errors import ConfigError, Problem
 from mlm.eval.checks import settled_paths, task_problems
 from mlm.files import write_whole
-from mlm.launch import lock, preflight, resume, rundir
+from mlm.launch import finetuning, lock, preflight, resume, rundir
 from mlm.launch.command import Command, Say
 from mlm.launch.dry_run import show
 from mlm.launch.initial_weights import model_and_tokenizer
@@ -23,7 +23,7 @@ from mlm.launch.preflight import Launch
 from mlm.launch.resume_checks import check
 from mlm.launch.verdict import MEMORY_HINT
 
-SPEC = replace(CONFIGURED, from_checkpoint=model_and_tokenizer)
+SPEC = replace(CONFIGURED, from_checkpoint=model_and_tokenizer, completed=finetuning.completed)
 
 
 def _preflight(
@@ -41,6 +41,8 @@ def _preflight(
 
 def _file_problems(config: TrainConfig) -> list[Problem]:
     model, evaluation = config.model, config.eval
+    if config.finetune.task is not None:
+        return finetuning.problems(config)
     found = data_problems(
         config.data, config.tokenizer, model.vocab_size, model.seq_length, config.objective.name
     )
@@ -60,9 +62,12 @@ def _prepare(config: TrainConfig, launch: Launch, say: Say) -> tuple[Path, Train
     # Found once, so that every worker on every machine reads the same files.
     paths = settled_paths(evaluation.tasks, evaluation.task_paths)
     config = replace(config, eval=replace(evaluation, task_paths=paths))
-    data = prepare_data(
-        config.data, config.tokenizer, model.vocab_size, model.seq_length, say, config.objective.name
-    )
+    if config.finetune.task is not None:
+        data = finetuning.prepare(config)
+    else:
+        data = prepare_data(
+            config.data, config.tokenizer, model.vocab_size, model.seq_length, say, config.objective.name
+        )
     check(beginning, _resolved(config, launch), data, say)
     run_dir = launch.run_dir
     if not launch.goes_on:

@@ -10,6 +10,7 @@ from torch import nn
 
 from mlm.config.schema import ModelConfig
 from mlm.models.bert import Bert, BertForPretraining
+from mlm.models.bert_finetuning import BertForChoice, BertForClasses, BertForSpans
 from mlm.models.gpt2 import Gpt2
 from mlm.parallel.mesh import Axis
 from mlm.parallel.parameter import initialise
@@ -28,18 +29,28 @@ def _gpt2(**shape: Any) -> nn.Module:
     return Gpt2(**shape)
 
 
-def _bert(model: type[Bert]) -> Builder:
+def _bert(model: type[Bert], **head: Any) -> Builder:
+    """head: what the model's own head is made of, beside the shape."""
+
     def build(**shape: Any) -> nn.Module:
         # The decoder is the embedding table.
         del shape["tie_embeddings"]
-        return model(**shape)
+        return model(**shape, **head)
 
     return build
 
 
 MODELS: dict[str, dict[str, Builder]] = {
     "gpt2": {"next_token": _gpt2},
-    "bert": {"masked_lm": _bert(BertForPretraining), ENCODER: _bert(Bert)},
+    "bert": {
+        "masked_lm": _bert(BertForPretraining),
+        ENCODER: _bert(Bert),
+        "race": _bert(BertForChoice, options=4),
+        "mnli": _bert(BertForClasses, classes=3),
+        "qqp": _bert(BertForClasses, classes=2),
+        "squad_v1": _bert(BertForSpans),
+        "squad_v2": _bert(BertForSpans),
+    },
 }
 """model.architecture -> objective.name -> the model for it; an architecture's own objective stands first."""
 

@@ -57,6 +57,8 @@ def flops_formula(config: TrainConfig) -> str:
 
 def outputs_per_sample(config: TrainConfig) -> int | None:
     """Positions of a sample whose logits training computes; None: all."""
+    if config.finetune.task is not None:
+        return 0  # a class, a score or two numbers a token: nothing beside the layers
     if config.objective.name != "masked_lm":
         return None
     return masked_places(config.model.seq_length, config.objective.mask_rate)

@@ -19,6 +19,7 @@ from mlm.report.losses import has_diverged, loss_table
 from mlm.report.page import amiss
 from mlm.report.points import Group
 from mlm.report.rows import Row
+from mlm.report.seeds import spreads
 from mlm.report.write import PAGE, problems, write
 
 REPORT = "report"
@@ -75,6 +76,8 @@ def _say(built: Report, folder: Path) -> None:
     for group, rows in built.rows:
         console.print(group.title, style="bold")
         console.print(_table(group, rows))
+        for spread in spreads(group.points):
+            console.print(f"  {spread.said()}", soft_wrap=True)
         for caution in cautions(group, rows):
             console.print(f"  note: {caution}", soft_wrap=True)
     missing = amiss([point for group, _ in built.rows for point in group.points])

@@ -15,6 +15,7 @@ from mlm.report.curves import loss_unit
 from mlm.report.differences import Difference, config_differences, environment_differences, grouped
 from mlm.report.points import Attempt, Group, Point
 from mlm.report.rows import Row, efficiencies_agree
+from mlm.report.seeds import spreads
 from mlm.report.style import Picture, css_variables
 
 GENERATOR = "mlm-report"
@@ -147,6 +148,7 @@ def _section(section: Section) -> dict[str, Any]:
         "baseline": group.baseline,
         "rows": rows,
         "pictures": section.pictures,
+        "scores": spreads(group.points),
         "time_unit": unit,
         "time": lambda seconds: words.significant(seconds / size),
         "has_series": any(row.point.series for row in rows),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -103,7 +103,7 @@ def read_run(folder: Path) -> Run:
     return Run(
         folder=folder,
         config=config,
-        work=_work(config, _stated_flops(summary, flaws)),
+        work=_work(config, _stated_flops(summary, flaws), _tokens_a_step(config, train)),
         train=train,
         valid=[r for r in records if r.get("kind") == "valid"],
         spikes=[r for r in records if r.get("kind") == "spike"],
@@ -130,7 +130,15 @@ def _stated_flops(summary: Mapping[str, Any] | None, flaws: list[str]) -> float 
     return None
 
 
-def _work(config: TrainConfig, stated_flops: float | None) -> Work:
+def _tokens_a_step(config: TrainConfig, train: Sequence[Record]) -> int:
+    """Of the whole job; of a fine-tuning, whose sequences differ in length, what its steps have recorded."""
+    consumed = train[-1].get("consumed_tokens") if train else None
+    if config.finetune.task is not None and isinstance(consumed, int) and consumed > 0:
+        return round(consumed / train[-1]["step"])
+    return config.train.global_batch_size * config.model.seq_length
+
+
+def _work(config: TrainConfig, stated_flops: float | None, tokens: int) -> Work:
     """By the run's own FLOPs where it has stated them, so that its figures agree with its log."""
     batch = config.train.global_batch_size
     try:
@@ -140,7 +148,7 @@ def _work(config: TrainConfig, stated_flops: float | None) -> Work:
             flops=flops if stated_flops is None else stated_flops,
             parameters=count_parameters(config.model).total,
             samples=batch,
-            tokens=batch * config.model.seq_length,
+            tokens=tokens,
         )
     except (ValueError, ZeroDivisionError) as error:
         raise DataError(f"config.yaml describes no model that can be ({error})") from None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import mlm
+from mlm.checkpoint.best import Best, read_best
 from mlm.checkpoint.state import TrainingState
 from mlm.data.tokenizers import kept_files
 from mlm.plan.parameters import count_parameters
@@ -31,7 +32,8 @@ _FIRST_SAVE_S = 10.0
 class Checkpoints:
     """Saves a run every checkpoint.interval steps and at its end; collective over all ranks.
 
-    newest: the newest checkpoint there is. failure: why the latest save gave none.
+    newest: the newest checkpoint there is. failure: why the latest save gave none. best: the one with the
+    highest score; None where nothing scores.
     """
 
     def __init__(self, run: Run, metrics: Metrics):
@@ -39,6 +41,9 @@ class Checkpoints:
         self.run, self.metrics, self.interval = run, metrics, config.interval
         self.newest: Path | None = run.resumed_from
         self.failure: str | None = None
+        self.folder = run.run_dir / "checkpoints"
+        self.best = read_best(self.folder) if run.resumed_from is not None else None
+        self._to_be_best: Best | None = None
         state_bytes = _STATE_BYTES * count_parameters(run.config.model).total
         self._longest_s = _FIRST_SAVE_S + state_bytes / _SLOW_DISK_BYTES_PER_S
         self._measured = False
@@ -52,8 +57,22 @@ class Checkpoints:
         return self._longest_s
 
     def due(self, step: int) -> bool:
-        """Whether the interval asks for a checkpoint after this step."""
-        return self.interval > 0 and step % self.interval == 0
+        """Whether the interval, or a score above all others, asks for a checkpoint after this step."""
+        by_interval = self.interval > 0 and step % self.interval == 0
+        return by_interval or (self._to_be_best is not None and self._to_be_best.step == step)
+
+    def scored(self, step: int, figure: str, value: float) -> None:
+        """Remember a step whose score is above all others: its checkpoint, made or to come, is then kept."""
+        if self.best is None or value > self.best.value:
+            self.best = self._to_be_best = Best(step, figure, value)
+            if self._saved_step == step and self.failure is None:
+                self._settle_best()
+
+    def _settle_best(self) -> None:
+        """Point `best` at a checkpoint that is there."""
+        if self._to_be_best is not None and self.run.is_first:
+            self._to_be_best.write(self.folder)
+        self._to_be_best = None
 
     def save(self, state: TrainingState) -> None:
         """Begin the checkpoint of where training is; what comes of it is reported later."""
@@ -61,6 +80,9 @@ class Checkpoints:
 
         self._saved_step = state.step
         self._saver = self._saver or self._make_saver(asynchronous=False)
+        # What is known to be best is kept by its name in a file, which the next save must find.
+        self._saver.wait()
+        self.report()
         tensors = weights(self.run.model) | moments(self.run.model, self.run.optimizer.named_moments())
         self._saver.save(state, tensors)
         self.report()
@@ -89,7 +111,7 @@ class Checkpoints:
 
         config = self.run.config.checkpoint
         return Saver(
-            self.run.run_dir / "checkpoints",
+            self.folder,
             self.run.mesh,
             keep_last=config.keep_last,
             keep_every=config.keep_every,
@@ -111,6 +133,8 @@ class Checkpoints:
         self.failure = outcome.error
         if outcome.error is None:
             self.newest = outcome.directory
+            if self._to_be_best is not None and self._to_be_best.step == outcome.step:
+                self._settle_best()
             self._longest_s = max(self._longest_s if self._measured else 0.0, outcome.seconds)
             self._measured = True
         if not self.run.is_first:

@@ -90,6 +90,9 @@ def _sum_up(
     lines, conclusion = run.objective.conclude(final)
     for line in lines:
         logger.info(line)
+    best = trainer.checkpoints.best
+    if best is not None:
+        logger.info(f"best: {best.figure} {best.value:.4f} at step {best.step:,}; checkpoints/best names it")
     speed = _median_speed(trainer.speeds)
     if speed is not None:
         mfu = "peak unknown" if speed.mfu is None else f"MFU {speed.mfu:.1%}"
@@ -117,6 +120,7 @@ def _sum_up(
         "elapsed_s": elapsed,
         "peak_memory_bytes_rank0": peak_memory_bytes(run.device),
         "checkpoint": None if newest is None else str(newest),
+        "best": None if trainer.checkpoints.best is None else asdict(trainer.checkpoints.best),
         "sample": text,
     }
     # Last and whole: a run that has one counts as finished.

@@ -7,6 +7,7 @@ import time
 from dataclasses import asdict, replace
 from typing import Any
 
+from mlm.finetune.files import write_predictions
 from mlm.launch.signals import Signals
 from mlm.optim.schedule import learning_rate
 from mlm.train.bad_steps import BadSteps
@@ -175,6 +176,7 @@ class Trainer:
         if validates:
             watch(f"the validation after step {step}")
             self.validate(config.eval_samples)
+            due = due or self.checkpoints.due(step)
         if evaluates:
             watch(f"the evaluation after step {step}")
             self.evaluations(self.metrics, step)
@@ -228,6 +230,11 @@ class Trainer:
         if result is not None:
             self.metrics.write("valid", self.state.step, result.values)
             logger.info(f"step {self.state.step:>6}  validation {result.said}")
+            if result.predictions is not None and self.run.is_first:
+                path = self.run.run_dir / "predictions" / f"step_{self.state.step}.jsonl"
+                write_predictions(path, result.predictions)
+            if result.score is not None and self.run.config.train.save:
+                self.checkpoints.scored(self.state.step, *result.score)
         return result
 
 

@@ -105,6 +105,8 @@ def _batch_rows(run: Run) -> list[tuple[str, str]]:
 def _data_rows(run: Run) -> list[tuple[str, str]]:
     data, config = run.data, run.config
     samples = config.train.steps * config.train.global_batch_size
+    if config.finetune.task is not None:
+        return run.objective.rows()
     rows = [
         (
             "data",

@@ -66,7 +66,7 @@ def draws(origin: Origin, config: TrainConfig) -> bool:
 
 def _fill(place: Path, model: nn.Module, mesh: Mesh, config: TrainConfig) -> None:
     """The weights of a checkpoint of ours, or of another program's files; heads may keep their values."""
-    heads = allowed_heads(config.objective.name)
+    heads, dropped = allowed_heads(config.objective.name), tuple[str, ...]()
     if (place / MANIFEST).is_file():
         from mlm.checkpoint.load import load_weights
 
@@ -76,6 +76,9 @@ def _fill(place: Path, model: nn.Module, mesh: Mesh, config: TrainConfig) -> Non
 
         reading = Reading(config.allow_pickle, config.model.num_heads, config.model.vocab_size)
         source = open_source(place, reading, key="init_from")
-        fresh = fill_from(source, config.model, model, mesh.tp, heads)
-    if fresh and mesh.rank == 0:
+        found = fill_from(source, config.model, model, mesh.tp, heads)
+        fresh, dropped = found.fresh, found.dropped
+    if mesh.rank == 0 and fresh:
         logger.info(f"drawn anew, as {place} has none: {', '.join(fresh)}")
+    if mesh.rank == 0 and dropped:
+        logger.info(f"left out, as this model has none: {', '.join(dropped)}")

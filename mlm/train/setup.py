@@ -106,7 +106,9 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
     state = begin(origin, model, optimizer, mesh, config)
     autocast = autocast_for(config.precision.name, device)
     name = device_name(device)
-    batch, outputs = config.train.global_batch_size, outputs_per_sample(config)
+    objective = build_objective(Setting(config, run_dir, data, mesh, device, autocast))
+    (batch, length), outputs = objective.sequences, outputs_per_sample(config)
+    shape = replace(config.model, seq_length=length)
     peak = peak_tflops(name, config.precision.name)
     return Run(
         config=config,
@@ -120,15 +122,15 @@ def build_run(config: TrainConfig, place: Place, dtype: torch.dtype = torch.floa
         replica=replicate(model, mesh.dp, config.parallel.ddp_bucket_mb),
         groups=groups,
         optimizer=optimizer,
-        objective=build_objective(Setting(config, run_dir, data, mesh, device, autocast)),
+        objective=objective,
         autocast=autocast,
         rng=rng,
         guard=_guard(config, mesh, device, state),
         state=state,
         attempt=origin.attempt,
         resumed_from=None if origin.checkpoint is None else Path(origin.checkpoint),
-        flops_per_step=model_flops_per_step(config.model, batch, outputs),
-        hardware_flops_per_step=hardware_flops_per_step(config.model, batch, outputs=outputs),
+        flops_per_step=model_flops_per_step(shape, batch, outputs),
+        hardware_flops_per_step=hardware_flops_per_step(shape, batch, outputs=outputs),
         peak_flops=None if peak is None else peak * 1e12,
     )
 

@@ -33,7 +33,7 @@ def filled(path: Path, tp: int, objective: str, rows: int | None = None) -> torc
     config = replace(source.model, padded_vocab_size=rows)
     rng = RngStreams(5, mesh, torch.device("cpu"))
     model = build_model(config, tp=mesh.tp, rng=rng, seed=5, objective=objective).eval()
-    assert fill_from(source, config, model, mesh.tp, Heads()) == ()
+    assert fill_from(source, config, model, mesh.tp, Heads()).fresh == ()
     return model
 
 

@@ -217,7 +217,7 @@ def train_problems(words: list[str], processes: int | None = None) -> list[Probl
     return [*given.problems, *check(config)]
 
 
-def _as_if_there(path: str, allow_pickle: bool) -> tuple[ModelConfig, TokenizerConfig]:
+def _as_if_there(path: str, allow_pickle: bool, *_: int | None) -> tuple[ModelConfig, TokenizerConfig]:
     """Model and tokenizer of weights that a page names; whether files are there depends on the machine."""
     config = compose([f"model={'bert_110m' if 'bert' in path else 'gpt2_124m'}"])
     return config.model, config.tokenizer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlm.files import whole_file, write_whole
+from mlm.files import whole_file, whole_folder, write_whole
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -54,3 +54,18 @@ def test_a_durable_file_is_on_the_disk_before_it_has_its_name_and_the_name_after
     monkeypatch.setattr(os, "replace", replace)
     write_whole(path, "content", durable=True)
     assert seen == [("sync", False, False), ("replace", b"content"), ("sync", True, True)]
+
+
+def test_a_folder_has_its_name_only_when_all_of_it_is_there(tmp_path: Path) -> None:
+    def fail() -> None:
+        with whole_folder(tmp_path / "made") as folder:
+            (folder / "file").write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "made").mkdir()
+    with whole_folder(tmp_path / "made") as folder:
+        (folder / "file").write_text("whole")
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["made", "made/file"]

@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     }
     print(f"{args.source}: {source.format}")
     for key, value in asdict(source.model).items():
-        print(f"  model.{key}={'null' if value is None else plain(value)}")
+        shown = "null" if value is None else plain(value)
+        print(f"  model.{key}={shown.lower() if isinstance(value, bool) else shown}")
     found = source.tokenizer
     words = "none" if found is None else f"{found.kind} {found.path or 'as shipped with mlm'}"
     print(f"  tokenizer: {words}")

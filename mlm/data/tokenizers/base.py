@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mlm.data.bad_data import BadData
+
 # Characters encoded at once: the libraries hold many times a piece's size in memory while they work.
 PIECE_CHARACTERS = 1 << 18
 
@@ -40,6 +42,14 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode(self, text: str) -> NDArray[np.int32]:
         """The ids of a text, with no beginning or end added. Shapes: [tokens]."""
+
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The ids as encode gives them, and for each the characters [start, stop) of the text it stands for.
+
+        Shapes: [tokens], [tokens, 2]. Raises BadData where the kind of tokenizer does not keep track.
+        """
+        remedy = "use wordpiece or hf"
+        raise BadData(f"a tokenizer of kind {self.kind}", "does not tell where its tokens stand", remedy)
 
     def encode_batch(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
         """The ids of each text by itself, as encode gives them."""
@@ -103,6 +113,18 @@ def cut_at_line_ends(text: str, characters: int) -> Iterator[str]:
 def joined(pieces: Iterable[Sequence[int]]) -> NDArray[np.int32]:
     """Lists of ids as one array. Shapes: [sum of lengths]."""
     return np.concatenate([np.asarray(piece, dtype=np.int32) for piece in pieces])
+
+
+def joined_offsets(
+    encoded: Iterable[tuple[int, Sequence[int], Sequence[tuple[int, int]]]],
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Ids and offsets of pieces as those of the text. encoded: (length, ids, offsets) of each piece."""
+    begins, ids, offsets = 0, [], []
+    for length, piece_ids, piece_offsets in encoded:
+        ids.append(piece_ids)
+        offsets.append(np.asarray(piece_offsets, dtype=np.int64).reshape(-1, 2) + begins)
+        begins += length
+    return joined(ids), np.concatenate(offsets)
 
 
 def sha256(*parts: bytes) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlm.data.bad_data import BadData
-from mlm.data.tokenizers.base import PIECE_CHARACTERS, Tokenizer, cut_at_line_ends, joined, sha256
+from mlm.data.tokenizers.base import (
+    PIECE_CHARACTERS,
+    Tokenizer,
+    cut_at_line_ends,
+    joined,
+    joined_offsets,
+    sha256,
+)
 from mlm.data.tokenizers.byte_bpe import byte_characters, visible_bytes
 from mlm.data.tokenizers.names import NAMES, is_control, special_ids
 
@@ -68,8 +76,21 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def encode(self, text: str) -> NDArray[np.int32]:
         """Raises BadData when a step of this file makes a control token of the text all the same."""
-        pieces = cut_at_line_ends(text, PIECE_CHARACTERS) if self._cuts_at_line_ends else [text]
-        ids = joined(self._pipeline.encode(piece, add_special_tokens=False).ids for piece in pieces)
+        return self._checked(joined(encoded.ids for _, encoded in self._encoded(text)))
+
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """As the base class; offsets are the library's. Raises BadData as encode."""
+        ids, offsets = joined_offsets(
+            (length, each.ids, each.offsets) for length, each in self._encoded(text)
+        )
+        return self._checked(ids), offsets
+
+    def _encoded(self, text: str) -> Iterator[tuple[int, Any]]:
+        """The length of each piece of a text and what the library makes of it."""
+        for piece in cut_at_line_ends(text, PIECE_CHARACTERS) if self._cuts_at_line_ends else [text]:
+            yield len(piece), self._pipeline.encode(piece, add_special_tokens=False)
+
+    def _checked(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
         found = np.flatnonzero(np.isin(ids, self._never_ids))
         if len(found):
             raise BadData(

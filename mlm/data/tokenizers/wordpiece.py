@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlm.data.bad_data import BadData
-from mlm.data.tokenizers.base import PIECE_CHARACTERS, Tokenizer, cut_at_line_ends, joined, sha256
+from mlm.data.tokenizers.base import (
+    PIECE_CHARACTERS,
+    Tokenizer,
+    cut_at_line_ends,
+    joined,
+    joined_offsets,
+    sha256,
+)
 from mlm.data.tokenizers.names import is_control, special_ids
 
 BERT_VOCAB = Path(__file__).parents[1] / "assets" / "bert" / "vocab.txt"
@@ -58,6 +66,21 @@ class WordPieceTokenizer(Tokenizer):
     def encode(self, text: str) -> NDArray[np.int32]:
         # Words end at spaces, whatever stands beyond them, so that a cut there changes no token.
         return joined(self._pipeline.encode(piece).ids for piece in cut_at_line_ends(text, PIECE_CHARACTERS))
+
+    def encode_with_offsets(self, text: str) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """As the base class. Accents that are characters of their own belong to the letter before them, also
+        where the tokens have lost them; tokens made of one character have its place in common.
+        """
+        pieces = cut_at_line_ends(text, PIECE_CHARACTERS)
+        encoded = ((len(piece), self._pipeline.encode(piece)) for piece in pieces)
+        ids, offsets = joined_offsets((length, each.ids, each.offsets) for length, each in encoded)
+        if not text.isascii():
+            is_accent = [unicodedata.category(character) == "Mn" for character in text] + [False]
+            for place, stop in enumerate(offsets[:, 1].tolist()):
+                while is_accent[stop]:
+                    stop += 1
+                offsets[place, 1] = stop
+        return ids, offsets
 
     def _decode(self, ids: list[int]) -> str:
         return str(self._pipeline.decode(ids, skip_special_tokens=False))

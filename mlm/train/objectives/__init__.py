@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mlm.finetune.tasks import TASKS
 from mlm.train.objectives.base import MicroBatch, Objective, Setting, ValidationResult
+from mlm.train.objectives.finetuning import FineTuning
 from mlm.train.objectives.masked_lm import MaskedLm
 from mlm.train.objectives.next_token import NextToken
 
@@ -20,6 +22,7 @@ __all__ = [
 OBJECTIVES: dict[str, Callable[[Setting], Objective]] = {
     "next_token": NextToken,
     "masked_lm": MaskedLm,
+    **dict.fromkeys(TASKS, FineTuning),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +63,10 @@ class ValidationResult:
     """What metrics.jsonl gets, the loss among it."""
     said: str
     """The same in words: "loss 4.1234 nats/token (1,024 tokens)"."""
+    score: tuple[str, float] | None = None
+    """Name and value of the figure that the best checkpoint has the largest of; None: none is kept for it."""
+    predictions: Sequence[Mapping[str, Any]] | None = None
+    """Of each held-out sample what the model said, JSON-ready; None: nothing to keep."""
 
 
 class Objective(Protocol):
@@ -70,6 +74,10 @@ class Objective(Protocol):
 
     figures: Sequence[str]
     """Names in metrics.jsonl of the numbers beside the loss, in the order of MicroBatch.loss."""
+
+    @property
+    def sequences(self) -> tuple[int, int]:
+        """(Sequences of a step of the whole job, their length): what FLOPs are counted by."""
 
     @property
     def tokens_per_step(self) -> int:

@@ -41,6 +41,11 @@ class MaskedLm:
         self._known: list[Tensor] | None = None
 
     @property
+    def sequences(self) -> tuple[int, int]:
+        """As Objective.sequences."""
+        return self.setting.config.train.global_batch_size, self.setting.config.model.seq_length
+
+    @property
     def tokens_per_step(self) -> int:
         """As Objective.tokens_per_step, padding among them."""
         return self.setting.config.train.global_batch_size * self.setting.config.model.seq_length

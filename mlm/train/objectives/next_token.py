@@ -89,6 +89,11 @@ class NextToken:
         self.valid = validation_sets(setting.data, packed=self.resets_at_documents)
 
     @property
+    def sequences(self) -> tuple[int, int]:
+        """As Objective.sequences."""
+        return self.setting.config.train.global_batch_size, self.setting.config.model.seq_length
+
+    @property
     def tokens_per_step(self) -> int:
         """As Objective.tokens_per_step."""
         return self.setting.config.train.global_batch_size * self.setting.config.model.seq_length

@@ -46,7 +46,13 @@ SHAPES = {
 def test_the_groups_and_their_options_are_these() -> None:
     assert {name: [o.name for o in group.options] for name, group in GROUPS.items()} == {
         "tokenizer": [
-            *("byte", "char", "from_checkpoint", "gpt2", "hf", "sentencepiece", "wordpiece"),
+            "byte",
+            "char",
+            "from_checkpoint",
+            "gpt2",
+            "hf",
+            "sentencepiece",
+            "wordpiece",
             "wordpiece_letters",
         ],
         "data": ["blend", "indexed", "shakespeare"],
@@ -57,6 +63,7 @@ def test_the_groups_and_their_options_are_these() -> None:
         "launch": ["auto", "dry_run", "join", "local", "slurm"],
         "logger": ["none", "tensorboard", "wandb"],
         "model": sorted([*SHAPES, "from_checkpoint"]),
+        "finetune": ["mnli", "none", "qqp", "race", "squad_v1", "squad_v2"],
         "experiment": ["bert_megatron", "bert_novels", "quickstart", "shakespeare_char"],
     }
 
@@ -148,7 +155,7 @@ def test_the_papers_bert_is_section_4_3() -> None:
 
 @pytest.mark.parametrize("group", ["tokenizer", "precision", "launch", "logger", "data"])
 def test_every_other_option_composes(group: str) -> None:
-    # What stands for another's choice is nothing without it.
+    # from_checkpoint stands for what is in a checkpoint: tests/unit/launch/test_initial_weights.py.
     for option in (o for o in GROUPS[group].options if o.name != "from_checkpoint"):
         needs = {"indexed": ["data.path=/x"], "blend": ["data.blend=[{weight: 1, path: /x}]"]}
         assert check(compose([f"{group}={option.name}", *needs.get(option.name, [])])) == []

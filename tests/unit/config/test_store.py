@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from mlm.config.compose import compose, load_config, save_config
 from mlm.config.fields import assemble, flatten, schema_fields
-from mlm.config.schema import BlendPart, Gelu, LayerNormPlacement, TrainConfig
+from mlm.config.schema import BlendPart, Decay, Gelu, LayerNormPlacement, TrainConfig
 from mlm.errors import ConfigError
 
 TINY = compose(["model=gpt2_tiny"])
@@ -23,6 +23,7 @@ VALUES = {
     float: st.floats(allow_nan=False),
     bool: st.booleans(),
     Gelu: st.sampled_from(Gelu),
+    Decay: st.sampled_from(Decay),
     LayerNormPlacement: st.sampled_from(LayerNormPlacement),
     list[int]: st.lists(st.integers(-(2**63), 2**63), max_size=4),
     list[float]: st.lists(st.floats(allow_nan=False), max_size=4),

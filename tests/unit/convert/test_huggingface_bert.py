@@ -13,15 +13,24 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from mlm.checkpoint.load import load_weights
 from mlm.checkpoint.locate import resolve_checkpoint
-from mlm.config.schema import LayerNormPlacement
+from mlm.checkpoint.origin import Origin
+from mlm.checkpoint.state import TrainingState
+from mlm.config.schema import LayerNormPlacement, ObjectiveConfig
 from mlm.convert.exporting import outgoing
+from mlm.convert.filling import fill_from
 from mlm.convert.formats import open_source
+from mlm.convert.heads import Heads
 from mlm.convert.huggingface.export import export
 from mlm.convert.importing import import_weights
-from mlm.errors import ConfigError
+from mlm.errors import CheckpointError, ConfigError
 from mlm.eval.load import load_for_evaluation
+from mlm.models.registry import ENCODER, build_model
+from mlm.optim.adamw import AdamW, parameter_groups
 from mlm.parallel.mesh import Mesh
+from mlm.parallel.rng import RngStreams
+from mlm.train.resume import begin, draws
 from tests.foreign import BERT, library, made, saved, words
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install transformers")
@@ -127,6 +136,45 @@ def test_heads_that_the_files_lack_are_drawn_only_where_it_is_asked_for(tmp_path
     drawn = [outgoing(resolve_checkpoint(run.run_dir)).tensor("pooler.weight") for run in runs]
     assert torch.equal(*drawn)
     assert 0.01 < float(drawn[0].std()) < 0.03, "with the model's init_std of 0.02"
+
+
+def test_a_training_takes_heads_from_nowhere_only_where_its_objective_lets_it(tmp_path):
+    """The same from the foreign files themselves and from the run that they were imported to."""
+    run_dir = imported(made("BertModel"), tmp_path / "run")
+    checkpoint = resolve_checkpoint(run_dir)
+    sent, mesh = outgoing(checkpoint), Mesh.single()
+    rng = RngStreams(11, mesh, torch.device("cpu"))
+    tasks = replace(sent.config, objective=ObjectiveConfig(name="masked_lm"), seed=11)
+    encoder = replace(tasks, objective=ObjectiveConfig(name=ENCODER))
+    for place in (checkpoint.directory, tmp_path / "run_theirs"):
+        origin = Origin(weights=str(place))
+        assert (draws(origin, tasks), draws(origin, encoder)) == (True, False)
+        model, untouched = (
+            build_model(sent.model, tp=mesh.tp, rng=rng, seed=11, objective="masked_lm") for _ in range(2)
+        )
+        optimizer = AdamW(parameter_groups(model, 0.0), beta1=0.9, beta2=0.999, eps=1e-8)
+        assert begin(origin, model, optimizer, mesh, tasks) == TrainingState()
+        before = dict(untouched.named_parameters())
+        for name, parameter in model.named_parameters():
+            there = sent.tensor(name) if name in sent.shapes else before[name]
+            assert torch.equal(parameter, there), name
+        with pytest.raises((CheckpointError, ConfigError), match="lm_head"):
+            begin(origin, model, optimizer, mesh, replace(tasks, objective=ObjectiveConfig(name="other")))
+
+
+def test_heads_that_a_model_has_no_place_for_are_left_out_only_where_it_is_allowed(tmp_path):
+    checkpoint = resolve_checkpoint(imported(made("BertForPreTraining"), tmp_path / "run"))
+    sent, mesh = outgoing(checkpoint), Mesh.single()
+    rng, heads = RngStreams(11, mesh, torch.device("cpu")), Heads(dropped=("lm_head.", "order_head."))
+    source = open_source(tmp_path / "run_theirs")
+    model = build_model(sent.model, tp=mesh.tp, rng=rng, seed=11, objective=ENCODER)
+    assert load_weights(checkpoint.directory, model, mesh, dropped=heads.dropped) == ()
+    assert torch.equal(model.pooler.weight, sent.tensor("pooler.weight"))
+    with pytest.raises(CheckpointError, match="which this model does not have"):
+        load_weights(checkpoint.directory, model, mesh, dropped=("lm_head.",))
+    assert "cls.seq_relationship.bias" in fill_from(source, sent.model, model, mesh.tp, heads).dropped
+    with pytest.raises(ConfigError, match=r"holds cls\.seq_relationship\.bias"):
+        fill_from(source, sent.model, model, mesh.tp, Heads(dropped=("lm_head.",)))
 
 
 @pytest.mark.parametrize(
