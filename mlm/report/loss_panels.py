@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mlm.report.style import Grid
 
-POINTS = 30
+POINTS = 25
 """Of a curve: more of them would draw the noise of the batches."""
 FALL = 0.15
 """Share of the steps in which all curves fall alike from ln(V), and may stick out at the top."""
