@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlm.report.history import Record
+from mlm.report.curves import over_step_axis, thinned
 from mlm.report.outcome import FIGURES, outcome, series
 from mlm.report.points import Group, Point
 from mlm.report.run import Run
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from mlm.report.style import Grid
 
-POINTS = 30
+POINTS = 25
 """Of a curve: more of them would draw the noise of the batches."""
 FALL = 0.15
 """Share of the steps in which all curves fall alike from ln(V), and may stick out at the top."""
@@ -58,14 +58,6 @@ def named(key: str, value: str) -> str:
     return f"{key.rpartition('.')[2]}={value}"
 
 
-def smoothed(records: Sequence[Record]) -> tuple[list[float], list[float], int]:
-    """Steps and losses as at most POINTS means of records that follow each other, and of how many each is."""
-    together = max(1, -(-len(records) // POINTS))
-    chunks = [records[start : start + together] for start in range(0, len(records), together)]
-    steps = [sum(float(r["step"]) for r in chunk) / len(chunk) for chunk in chunks]
-    return steps, [sum(float(r["loss"]) for r in chunk) / len(chunk) for chunk in chunks], together
-
-
 def _values(points: Sequence[Point], key: str | None) -> list[str]:
     """What the points have for the key, in their order."""
     return list(dict.fromkeys(_value(point, key) for point in points))
@@ -83,7 +75,7 @@ def _cells(grid: Grid, rows: Sequence[str], columns: Sequence[str]) -> Iterator[
 
 def _draw(axes: Axes, run: Run, name: str, look: Look, high: float) -> int:
     """Draw a run and return how many steps a point of its curve stands for."""
-    steps, values, together = smoothed(series(run, name, "train"))
+    steps, values, together = thinned(series(run, name, "train"), "loss", POINTS)
     axes.plot(steps, values, linewidth=1.3, **look)
     valid = series(run, name, "valid")
     axes.plot([r["step"] for r in valid], [r["loss"] for r in valid], "o", color=look["color"], ms=4)
@@ -99,7 +91,7 @@ def _limits(runs: Sequence[Run], name: str) -> tuple[float, float]:
     """Of the loss: all of every run after its first FALL of the planned steps, and validation."""
     found = []
     for run in runs:
-        steps, values, _ = smoothed(series(run, name, "train"))
+        steps, values, _ = thinned(series(run, name, "train"), "loss", POINTS)
         late = [v for step, v in zip(steps, values, strict=True) if step > FALL * run.config.train.steps]
         found += late or values
         found += [r["loss"] for r in series(run, name, "valid")]
@@ -110,9 +102,8 @@ def _limits(runs: Sequence[Run], name: str) -> tuple[float, float]:
 
 def _name_axes(grid: Grid, quantity: str) -> None:
     for axes in grid[-1]:
-        axes.set_xlabel("step")
+        over_step_axis(axes)
         axes.set_xlim(left=0)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     for row in grid:
         row[0].set_ylabel(quantity)
 

@@ -106,6 +106,11 @@ def study_problems(definition: Definition | None, points: Sequence[CheckedPoint]
         found.append(
             Problem(f"{path} published: {definition.published}", "is no published figure", f"use {there}")
         )
+    for point in points if definition.compare not in (None, "loss") else []:
+        if (name := point.config.objective.name) != "masked_lm":
+            wrong = f"is no figure of objective={name} at {point.swept.where}"
+            found.append(Problem(f"{path} compare: {definition.compare}", wrong, "use compare: loss"))
+            break
     shortest = min(point.config.train.steps for point in points)
     if shortest <= definition.warmup_steps:
         wrong = f"leaves nothing of a run with train.steps={shortest}"

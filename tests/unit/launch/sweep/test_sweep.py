@@ -78,6 +78,10 @@ def test_what_shows_only_beside_the_composed_points_is_refused_too(refused, tmp_
     assert f"{path} published: figure9" in said
     assert f"{path} published_key: model" in said
     assert f"{path} warmup_steps: 9 " in said
+    other = "compare: masked_loss\npoints: [{model: gpt2_tiny}]\n"
+    said = refused(*study(tmp_path, f"{other}fixed: {{train.steps: 9, train.global_batch_size: 8}}"))
+    assert "1 problem," in said
+    assert f"{path} compare: masked_loss  is no figure of objective=next_token at {path}:2 point 1" in said
 
 
 def test_several_runs_need_a_folder_not_a_run_s_directory(refused):
