@@ -2,8 +2,8 @@
 
     python -W ignore -m tests.e2e.harness CHECKPOINT PAGES.jsonl LAMBADA.jsonl
 
-prints its results as one JSON line. The model is transformers' GPT2LMHeadModel with our weights, the
-tokenizer transformers', the task definitions the harness's own but for their data, which are local files.
+prints its results as one JSON line. The model and its tokenizer are what transformers makes of our export,
+the task definitions the harness's own but for their data, which are local files.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -26,26 +27,17 @@ def main(checkpoint: str, pages: str, lambada: str) -> dict[str, Any]:
 
 
 def transformers_model(checkpoint: str) -> Any:
-    """The harness's own model of transformers' GPT-2 with our weights."""
-    import torch
-    import transformers
+    """The harness's own model, of what is exported of our checkpoint to Hugging Face's format."""
     from lm_eval.models.huggingface import HFLM
 
-    from mlm.data.tokenizers import GPT2_FOLDER
-    from mlm.eval.load import load_for_evaluation
-    from mlm.parallel.mesh import Mesh
-    from tests.transformers_gpt2 import as_transformers
+    from mlm.checkpoint.locate import resolve_checkpoint
+    from mlm.convert.exporting import outgoing
+    from mlm.convert.huggingface.export import export
 
-    loaded = load_for_evaluation(Path(checkpoint), mesh=Mesh.single(), device=torch.device("cpu"))
-    weights = dict(loaded.model.named_parameters())
-    tokenizer = transformers.GPT2Tokenizer(str(GPT2_FOLDER / "vocab.json"), str(GPT2_FOLDER / "merges.txt"))
-    return HFLM(
-        pretrained=as_transformers(loaded.config, weights),
-        tokenizer=tokenizer,
-        max_length=loaded.config.seq_length,
-        batch_size=4,
-        device="cpu",
-    )
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "exported"
+        export(out, outgoing(resolve_checkpoint(checkpoint)))
+        return HFLM(pretrained=str(out), batch_size=4, device="cpu", dtype="float32")
 
 
 def published_tasks(pages: str, lambada: str) -> list[dict[str, Any]]:
