@@ -28,7 +28,7 @@ def fill(roots: list[Path], tp: int):
         config = replace(source.model, padded_vocab_size=48, dropout=0.0, attention_dropout=0.0)
         rng = RngStreams(0, mesh, torch.device("cpu"))
         model = build_model(config, tp=mesh.tp, rng=rng, seed=0, dtype=torch.float64)
-        assert not fill_from(source, config, model, mesh.tp, Heads())
+        assert not fill_from(source, config, model, mesh.tp, Heads()).fresh
         ids = torch.arange(24).view(2, 12)
         weights = torch.full((2, 12), 1 / 24, dtype=torch.float64)
         loss = None if bert else model(ids, ids + 1, weights).item()
