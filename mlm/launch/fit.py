@@ -13,8 +13,9 @@ from mlm.plan.parameters import count_parameters
 
 GIB = 1 << 30
 _FP32_BYTES = 4
-_CPU_MODELS = ("gpt2_small_cpu", "gpt2_tiny")
-"""Shipped models that a machine without accelerators can train, larger first: fitting alone is not enough."""
+_CPU_MODELS = {"gpt2": ("gpt2_small_cpu", "gpt2_tiny"), "bert": ("bert_small_cpu", "bert_tiny")}
+"""Shipped models that a machine without accelerators can train, by architecture and larger first: fitting
+alone is not enough."""
 _HEADROOM = 0.6
 """Share of the memory that a suggested model may hold for good; its activations need the rest."""
 
@@ -53,7 +54,7 @@ def problems(config: TrainConfig, device: str, local_processes: int, machine: Ma
     larger = _sufficient_tp(config, available) if device == "cuda" else None
     if larger is not None:
         remedies.append(f"tp={larger} would fit on such devices")
-    smaller = _suggestion(device, machine)
+    smaller = _suggestion(config.model.architecture, device, machine)
     if smaller is not None:
         remedies.append(f"{smaller} fits here")
     remedies = remedies or ["use a larger machine"]
@@ -101,12 +102,12 @@ def _sufficient_tp(config: TrainConfig, available: int) -> int | None:
     return None
 
 
-def _suggestion(device: str, machine: Machine) -> str | None:
+def _suggestion(architecture: str, device: str, machine: Machine) -> str | None:
     """Overrides that run here: the largest shipped model that fits, at the smallest tp that makes it fit."""
-    models = {model.name: model for model in shipped_models()}
+    models = {model.name: model for model in shipped_models() if model.architecture == architecture}
     if device == "cpu":
         tp = 2 if machine.cores >= 2 else 1
-        for name in _CPU_MODELS:
+        for name in _CPU_MODELS.get(architecture, ()):
             needed = rank_bytes(models[name], tp) if name in models else None
             if needed is not None and tp * needed <= _HEADROOM * machine.memory_bytes:
                 return f"model={name} tp={tp}"

@@ -27,7 +27,7 @@ def test_on_cuda_one_rank_must_fit_one_device(gibs: int, refused: bool) -> None:
 
 
 def test_the_suggested_model_exists_and_fits() -> None:
-    names = {path.stem for path in (Path(__file__).parents[3] / "configs" / "model").glob("*.yaml")}
+    names = {path.stem for path in (Path(__file__).parents[3] / "configs" / "model").glob("gpt2_*.yaml")}
     assert {model.name for model in shipped_models()} == names
     for machine in (Machine(2, 16 * GIB), Machine(2, GIB), Machine(1, GIB // 4)):
         (problem,) = problems(config(tp=8, of_model=gpt2_8b()), "cpu", 8, machine)
