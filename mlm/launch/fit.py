@@ -127,11 +127,12 @@ def shipped_models() -> Sequence[ModelConfig]:
     import yaml
 
     from mlm.config.compose import describe_groups
+    from mlm.config.from_checkpoint import MARK
 
     names = {field.name for field in dataclasses.fields(ModelConfig)}
     group = next(group for group in describe_groups() if group.name == "model")
     models = []
-    for option in group.options:
+    for option in (each for each in group.options if each.name != MARK):
         loaded = yaml.safe_load(option.path.read_text())
         # An option of ours is named by its file; `name:` inside may be shared or missing.
         values = {key: value for key, value in loaded.items() if key in names} | {"name": option.name}
