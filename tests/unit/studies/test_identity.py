@@ -12,7 +12,13 @@ from mlm.config.store import load_config, save_config
 from mlm.studies.identity import asked, config_hash, is_finished
 from tests.unit.studies.writing import as_run, finish
 
-MODELS = [option.name for group in describe_groups() if group.name == "model" for option in group.options]
+MODELS = [
+    option.name
+    for group in describe_groups()
+    if group.name == "model"
+    for option in group.options
+    if option.name != "from_checkpoint"  # stands for the model of a checkpoint, of which there is none here
+]
 CASES = [[f"model={name}"] for name in MODELS] + [
     ["profile=true"],
     ["profile=true", "profile_steps=[3,4]"],
