@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mlm.models.block import LayerDesign
-from mlm.models.embeddings import Embedding
+from mlm.models.block import layers_of, norm_of
+from mlm.models.design import Design
+from mlm.models.embeddings import Embedding, row_embedding_of, word_embedding_of
 from mlm.parallel.cross_entropy import linear_cross_entropy_and_hits
-from mlm.parallel.embedding import PositionEmbedding, VocabParallelEmbedding
 from mlm.parallel.linear import ReplicatedLinear
 from mlm.parallel.mesh import Axis
 from mlm.parallel.norm import LayerNorm
@@ -31,22 +30,8 @@ class Bert(nn.Module):
 
     def __init__(
         self,
+        design: Design,
         *,
-        num_layers: int,
-        hidden_size: int,
-        num_heads: int,
-        ffn_hidden_size: int,
-        seq_length: int,
-        vocab_size: int,
-        padded_vocab_size: int,
-        segments: int,
-        layernorm: str,
-        bias: bool,
-        gelu: str,
-        layernorm_eps: float,
-        dropout: float,
-        attention_dropout: float,
-        init_std: float,
         tp: Axis,
         rng: RngStreams,
         pooler: bool = True,
@@ -54,37 +39,17 @@ class Bert(nn.Module):
         dtype: torch.dtype = torch.float32,
     ):
         super().__init__()
-        design = LayerDesign(
-            hidden_size=hidden_size,
-            num_heads=num_heads,
-            ffn_hidden_size=ffn_hidden_size,
-            bias=bias,
-            gelu=gelu,
-            layernorm_eps=layernorm_eps,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            init_std=init_std,
-            projection_init_std=init_std / math.sqrt(2 * num_layers),
-            causal=False,
-            layernorm=layernorm,
-        )
-        post = layernorm == "post"
+        post = design.layernorm == "post"
         self.embedding = Embedding(
-            VocabParallelEmbedding(
-                vocab_size, padded_vocab_size, hidden_size, tp=tp, init_std=init_std, dtype=dtype
-            ),
-            PositionEmbedding(seq_length, hidden_size, tp=tp, init_std=init_std, dtype=dtype),
-            dropout,
-            segment=PositionEmbedding(segments, hidden_size, tp=tp, init_std=init_std, dtype=dtype),
-            norm=design.norm(tp, dtype) if post else None,
+            word_embedding_of(design, tp, dtype),
+            row_embedding_of(design, design.seq_length, tp, dtype),
+            design.dropout,
+            segment=row_embedding_of(design, design.segments, tp, dtype),
+            norm=norm_of(design, tp, dtype) if post else None,
         )
-        self.layers = design.layers(num_layers, tp=tp, rng=rng, overlap=overlap, dtype=dtype)
-        self.final_norm = None if post else design.norm(tp, dtype)
-        self.pooler = (
-            ReplicatedLinear(hidden_size, hidden_size, tp=tp, init_std=init_std, dtype=dtype)
-            if pooler
-            else None
-        )
+        self.layers = layers_of(design, causal=False, tp=tp, rng=rng, overlap=overlap, dtype=dtype)
+        self.final_norm = None if post else norm_of(design, tp, dtype)
+        self.pooler = head_of(design, design.hidden_size, tp, dtype) if pooler else None
 
     def forward(self, ids: Tensor, segments: Tensor, real: Tensor) -> Tensor:
         return self.hidden_states(ids, segments, real)
@@ -102,6 +67,11 @@ class Bert(nn.Module):
         return torch.tanh(self.pooler(hidden[:, 0]))
 
 
+def head_of(design: Design, outputs: int, tp: Axis, dtype: torch.dtype) -> ReplicatedLinear:
+    """A linear layer on top of the encoder, on every rank whole."""
+    return ReplicatedLinear(design.hidden_size, outputs, tp=tp, init_std=design.init_std, dtype=dtype)
+
+
 class MaskedLmHead(DeclaringModule):
     """Logits LN(GeLU(W h + b)) E^T + c of masked tokens, E being the embedding table, split by vocabulary.
 
@@ -109,25 +79,13 @@ class MaskedLmHead(DeclaringModule):
     [padded_vocab/tp].
     """
 
-    def __init__(
-        self,
-        table: nn.Parameter,
-        vocab_size: int,
-        padded_vocab_size: int,
-        hidden_size: int,
-        *,
-        tp: Axis,
-        gelu: str,
-        layernorm_eps: float,
-        init_std: float,
-        dtype: torch.dtype = torch.float32,
-    ):
+    def __init__(self, table: nn.Parameter, design: Design, tp: Axis, dtype: torch.dtype = torch.float32):
         super().__init__(tp)
-        self.vocab_size = vocab_size
-        self.approximate = "tanh" if gelu == "tanh" else "none"
-        self.dense = ReplicatedLinear(hidden_size, hidden_size, tp=tp, init_std=init_std, dtype=dtype)
-        self.norm = LayerNorm(hidden_size, tp=tp, eps=layernorm_eps, dtype=dtype)
-        self.bias = self.declare("bias", Declaration((padded_vocab_size,), split_dim=0), dtype)
+        self.vocab_size = design.vocab_size
+        self.approximate = "tanh" if design.gelu == "tanh" else "none"
+        self.dense = head_of(design, design.hidden_size, tp, dtype)
+        self.norm = LayerNorm(design.hidden_size, tp=tp, eps=design.layernorm_eps, dtype=dtype)
+        self.bias = self.declare("bias", Declaration((design.padded_vocab_size,), split_dim=0), dtype)
         # In a list, so that it is not a parameter of this module too.
         self._table = [table]
 
@@ -154,21 +112,10 @@ class BertForPretraining(Bert):
     second segment stands first; order_weights [batch].
     """
 
-    def __init__(self, *, hidden_size: int, init_std: float, tp: Axis, **design: Any):
-        super().__init__(hidden_size=hidden_size, init_std=init_std, tp=tp, **design)
-        dtype = design.get("dtype", torch.float32)
-        self.lm_head = MaskedLmHead(
-            self.embedding.word.weight,
-            design["vocab_size"],
-            design["padded_vocab_size"],
-            hidden_size,
-            tp=tp,
-            gelu=design["gelu"],
-            layernorm_eps=design["layernorm_eps"],
-            init_std=init_std,
-            dtype=dtype,
-        )
-        self.order_head = ReplicatedLinear(hidden_size, 2, tp=tp, init_std=init_std, dtype=dtype)
+    def __init__(self, design: Design, *, tp: Axis, dtype: torch.dtype = torch.float32, **others: Any):
+        super().__init__(design, tp=tp, dtype=dtype, **others)
+        self.lm_head = MaskedLmHead(self.embedding.word.weight, design, tp, dtype)
+        self.order_head = head_of(design, 2, tp, dtype)
 
     def forward(  # type: ignore[override]  # the tasks need more than the encoder
         self,

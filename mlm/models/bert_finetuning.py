@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mlm.models.bert import Bert
-from mlm.parallel.linear import ReplicatedLinear
+from mlm.models.bert import Bert, head_of
+from mlm.models.design import Design
 from mlm.parallel.mesh import Axis
 
 
@@ -23,11 +23,12 @@ class BertForClasses(Bert):
     Shapes: ids, segments, real [n, seq] -> logits [n, classes] in at least fp32.
     """
 
-    def __init__(self, *, classes: int, hidden_size: int, init_std: float, tp: Axis, **design: Any):
-        super().__init__(hidden_size=hidden_size, init_std=init_std, tp=tp, **design)
-        self.dropout = design["dropout"]
-        dtype = design.get("dtype", torch.float32)
-        self.task_head = ReplicatedLinear(hidden_size, classes, tp=tp, init_std=init_std, dtype=dtype)
+    def __init__(
+        self, design: Design, *, classes: int, tp: Axis, dtype: torch.dtype = torch.float32, **others: Any
+    ):
+        super().__init__(design, tp=tp, dtype=dtype, **others)
+        self.dropout = design.dropout
+        self.task_head = head_of(design, classes, tp, dtype)
 
     def scores(self, ids: Tensor, segments: Tensor, real: Tensor) -> Tensor:
         """The logits of each class."""
@@ -51,8 +52,8 @@ class BertForChoice(BertForClasses):
     scores [n, options]. The loss is that of classes, labels being the numbers of the right options.
     """
 
-    def __init__(self, *, options: int, **design: Any):
-        super().__init__(classes=1, **design)
+    def __init__(self, design: Design, *, options: int, **others: Any):
+        super().__init__(design, classes=1, **others)
         self.options = options
 
     def scores(self, ids: Tensor, segments: Tensor, real: Tensor) -> Tensor:
@@ -67,11 +68,10 @@ class BertForSpans(Bert):
     there is where no span may begin or end (answerable false).
     """
 
-    def __init__(self, *, hidden_size: int, init_std: float, tp: Axis, **design: Any):
-        super().__init__(hidden_size=hidden_size, init_std=init_std, tp=tp, pooler=False, **design)
-        self.dropout = design["dropout"]
-        dtype = design.get("dtype", torch.float32)
-        self.task_head = ReplicatedLinear(hidden_size, 2, tp=tp, init_std=init_std, dtype=dtype)
+    def __init__(self, design: Design, *, tp: Axis, dtype: torch.dtype = torch.float32, **others: Any):
+        super().__init__(design, tp=tp, pooler=False, dtype=dtype, **others)
+        self.dropout = design.dropout
+        self.task_head = head_of(design, 2, tp, dtype)
 
     def scores(self, ids: Tensor, segments: Tensor, real: Tensor, answerable: Tensor) -> Tensor:
         """The logits of beginnings and ends."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mlm.models.attention import SelfAttention
 from mlm.models.cache import LayerCache
+from mlm.models.design import Design
 from mlm.models.mlp import Mlp
 from mlm.parallel.mesh import Axis
 from mlm.parallel.norm import LayerNorm
@@ -79,61 +77,42 @@ class PostNormBlock(Block):
         return self.mlp_norm(x + F.dropout(self.mlp(x), self.dropout, self.training))
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerDesign:
-    """What all layers of a model have in common.
+def layers_of(
+    design: Design, *, causal: bool, tp: Axis, rng: RngStreams, overlap: bool, dtype: torch.dtype
+) -> nn.ModuleList:
+    """All layers of a model; causal: left-to-right attention."""
+    form = PostNormBlock if design.layernorm == "post" else Block
 
-    init_std: of weights; projection_init_std: of those whose product is added to the residual stream.
-    gelu: tanh or erf. causal: left-to-right attention. layernorm: pre (Block) or post (PostNormBlock).
-    """
-
-    hidden_size: int
-    num_heads: int
-    ffn_hidden_size: int
-    bias: bool
-    gelu: str
-    layernorm_eps: float
-    dropout: float
-    attention_dropout: float
-    init_std: float
-    projection_init_std: float
-    causal: bool = True
-    layernorm: str = "pre"
-
-    def layers(
-        self, number: int, *, tp: Axis, rng: RngStreams, overlap: bool, dtype: torch.dtype
-    ) -> nn.ModuleList:
-        """So many layers of this design."""
-        return nn.ModuleList(self._layer(tp, rng, overlap, dtype) for _ in range(number))
-
-    def norm(self, tp: Axis, dtype: torch.dtype) -> LayerNorm:
-        """A LayerNorm as the layers have them."""
-        return LayerNorm(self.hidden_size, tp=tp, eps=self.layernorm_eps, bias=self.bias, dtype=dtype)
-
-    def _layer(self, tp: Axis, rng: RngStreams, overlap: bool, dtype: torch.dtype) -> Block:
+    def layer() -> Block:
         attention = SelfAttention(
-            self.hidden_size,
-            self.num_heads,
+            design.hidden_size,
+            design.num_heads,
             tp=tp,
             rng=rng,
-            init_std=self.init_std,
-            projection_init_std=self.projection_init_std,
-            bias=self.bias,
-            dropout=self.attention_dropout,
+            init_std=design.init_std,
+            projection_init_std=design.projection_init_std,
+            bias=design.bias,
+            dropout=design.attention_dropout,
             overlap=overlap,
             dtype=dtype,
-            causal=self.causal,
+            causal=causal,
         )
         mlp = Mlp(
-            self.hidden_size,
-            self.ffn_hidden_size,
+            design.hidden_size,
+            design.ffn_hidden_size,
             tp=tp,
-            init_std=self.init_std,
-            projection_init_std=self.projection_init_std,
-            bias=self.bias,
-            gelu=self.gelu,
+            init_std=design.init_std,
+            projection_init_std=design.projection_init_std,
+            bias=design.bias,
+            gelu=design.gelu,
             overlap=overlap,
             dtype=dtype,
         )
-        form: Callable[..., Block] = PostNormBlock if self.layernorm == "post" else Block
-        return form(self.norm(tp, dtype), attention, self.norm(tp, dtype), mlp, self.dropout)
+        return form(norm_of(design, tp, dtype), attention, norm_of(design, tp, dtype), mlp, design.dropout)
+
+    return nn.ModuleList(layer() for _ in range(design.num_layers))
+
+
+def norm_of(design: Design, tp: Axis, dtype: torch.dtype) -> LayerNorm:
+    """A LayerNorm as the layers have them."""
+    return LayerNorm(design.hidden_size, tp=tp, eps=design.layernorm_eps, bias=design.bias, dtype=dtype)

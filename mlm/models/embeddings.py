@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mlm.models.design import Design
 from mlm.parallel.collectives import copy_to_tp
 from mlm.parallel.cross_entropy import linear_cross_entropy
 from mlm.parallel.embedding import PositionEmbedding, VocabParallelEmbedding
@@ -91,3 +92,20 @@ class OutputLayer(DeclaringModule):
         Shapes: x [tokens, hidden], targets [tokens] -> 2 x [tokens], equal on all tp ranks.
         """
         return linear_scores(x, self.weight, targets, self.tp, self.vocab_size)
+
+
+def word_embedding_of(design: Design, tp: Axis, dtype: torch.dtype) -> VocabParallelEmbedding:
+    """The table of tokens."""
+    return VocabParallelEmbedding(
+        design.vocab_size,
+        design.padded_vocab_size,
+        design.hidden_size,
+        tp=tp,
+        init_std=design.init_std,
+        dtype=dtype,
+    )
+
+
+def row_embedding_of(design: Design, rows: int, tp: Axis, dtype: torch.dtype) -> PositionEmbedding:
+    """A table of positions, or of segments, with so many rows."""
+    return PositionEmbedding(rows, design.hidden_size, tp=tp, init_std=design.init_std, dtype=dtype)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from mlm.models.block import LayerDesign
+from mlm.models.block import layers_of, norm_of
 from mlm.models.cache import LayerCache
-from mlm.models.embeddings import Embedding, OutputLayer
-from mlm.parallel.embedding import PositionEmbedding, VocabParallelEmbedding
+from mlm.models.design import Design
+from mlm.models.embeddings import Embedding, OutputLayer, row_embedding_of, word_embedding_of
 from mlm.parallel.mesh import Axis
 from mlm.parallel.rng import RngStreams
 
@@ -27,55 +26,26 @@ class Gpt2(nn.Module):
 
     def __init__(
         self,
+        design: Design,
         *,
-        num_layers: int,
-        hidden_size: int,
-        num_heads: int,
-        ffn_hidden_size: int,
-        seq_length: int,
-        vocab_size: int,
-        padded_vocab_size: int,
-        tie_embeddings: bool,
-        bias: bool,
-        gelu: str,
-        layernorm_eps: float,
-        dropout: float,
-        attention_dropout: float,
-        init_std: float,
         tp: Axis,
         rng: RngStreams,
         overlap: bool = True,
         dtype: torch.dtype = torch.float32,
     ):
         super().__init__()
-        design = LayerDesign(
-            hidden_size=hidden_size,
-            num_heads=num_heads,
-            ffn_hidden_size=ffn_hidden_size,
-            bias=bias,
-            gelu=gelu,
-            layernorm_eps=layernorm_eps,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            init_std=init_std,
-            # Each layer adds two terms to the residual stream; without the factor its variance would grow
-            # with depth (section 4.2).
-            projection_init_std=init_std / math.sqrt(2 * num_layers),
-        )
-        word = VocabParallelEmbedding(
-            vocab_size, padded_vocab_size, hidden_size, tp=tp, init_std=init_std, dtype=dtype
-        )
-        position = PositionEmbedding(seq_length, hidden_size, tp=tp, init_std=init_std, dtype=dtype)
-        self.embedding = Embedding(word, position, dropout)
-        self.layers = design.layers(num_layers, tp=tp, rng=rng, overlap=overlap, dtype=dtype)
-        self.final_norm = design.norm(tp, dtype)
+        word = word_embedding_of(design, tp, dtype)
+        position = row_embedding_of(design, design.seq_length, tp, dtype)
+        self.embedding = Embedding(word, position, design.dropout)
+        self.layers = layers_of(design, causal=True, tp=tp, rng=rng, overlap=overlap, dtype=dtype)
+        self.final_norm = norm_of(design, tp, dtype)
         self.head = OutputLayer(
-            vocab_size,
-            padded_vocab_size,
-            hidden_size,
+            design.vocab_size,
+            design.padded_vocab_size,
+            design.hidden_size,
             tp=tp,
-            tied=word.weight if tie_embeddings else None,
-            init_std=init_std,
+            tied=word.weight if design.tie_embeddings else None,
+            init_std=design.init_std,
             dtype=dtype,
         )
 

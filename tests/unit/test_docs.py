@@ -138,7 +138,7 @@ def test_every_name_that_parallelism_attributes_to_a_file_is_there():
     for file, names in rows:
         source = (ROOT / file).read_text()
         for name in re.findall(r"`(\w+)`", names):
-            found = re.search(rf"^(class|def) {name}\b|^\s*{name} ?=", source, re.MULTILINE)
+            found = re.search(rf"^\s*(class|def) {name}\b|^\s*{name} =", source, re.MULTILINE)
             assert found, f"{name} is not in {file}"
 
 
