@@ -13,7 +13,7 @@ from typing import Any
 from mlm.config.schema import EvalConfig
 from mlm.config.store import load_config
 from mlm.files import write_whole
-from mlm.launch.worker import leave, listen, work
+from mlm.launch.worker import leave, listen, place_of, work
 
 logger = logging.getLogger("mlm")
 
@@ -44,23 +44,13 @@ def _evaluate(config: EvalConfig) -> None:
     from mlm.eval.report import as_json, table
     from mlm.eval.run import evaluate, prepare_task
     from mlm.parallel.device import autocast_for, device_name
-    from mlm.parallel.job import take_place
     from mlm.train.log import set_up_logging
 
     assert config.out is not None
     assert config.checkpoint is not None
-    assert config.dp is not None, "the launcher resolves dp"
     out = Path(config.out)
     set_up_logging(int(os.environ.get("RANK", 0)), out, "eval.log")
-    place = take_place(
-        device=config.launch.device,
-        threads=config.launch.threads,
-        matmul=config.precision.matmul,
-        tp=config.tp,
-        pp=config.pp,
-        dp=config.dp,
-        timeout_s=config.launch.timeout_s,
-    )
+    place = place_of(config)
     mesh, device, first = place.mesh, place.device, place.mesh.rank == 0
     autocast = autocast_for(config.precision.name, device)
     if is_labelled(config):

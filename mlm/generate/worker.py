@@ -15,7 +15,7 @@ from mlm.config.store import load_config
 from mlm.failures import LAUNCHER_PID
 from mlm.generate.prompts import Prompt
 from mlm.launch.generation import PROMPTS
-from mlm.launch.worker import leave, listen, work
+from mlm.launch.worker import leave, listen, place_of, work
 
 if TYPE_CHECKING:
     from mlm.generate.writer import Writer
@@ -49,18 +49,9 @@ def _generate(config: GenerateConfig, folder: Path) -> None:
     from mlm.generate.sampling import Sampling
     from mlm.generate.writer import Writer
     from mlm.parallel.device import autocast_for, device_name
-    from mlm.parallel.job import take_place
 
     assert config.checkpoint is not None
-    place = take_place(
-        device=config.launch.device,
-        threads=config.launch.threads,
-        matmul=config.precision.matmul,
-        tp=config.tp,
-        pp=config.pp,
-        dp=config.dp,
-        timeout_s=config.launch.timeout_s,
-    )
+    place = place_of(config)
     loaded = load_for_evaluation(resolve_checkpoint(config.checkpoint), mesh=place.mesh, device=place.device)
     if place.mesh.rank == 0:
         note(

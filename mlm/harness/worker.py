@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from mlm.config.schema import EvalConfig
 from mlm.config.store import load_config
-from mlm.launch.worker import leave, listen, work
+from mlm.launch.worker import leave, listen, place_of, work
 
 if TYPE_CHECKING:
     from mlm.eval.load import Loaded
@@ -39,25 +39,15 @@ def _serve(config: EvalConfig, folder: Path) -> None:
     from mlm.eval.load import load_for_evaluation
     from mlm.eval.locate import resolve_checkpoint
     from mlm.harness import messages
-    from mlm.parallel.job import take_place
     from mlm.train.log import set_up_logging
     from mlm.train.watchdog import Watchdog, watch
 
     assert config.checkpoint is not None
-    assert config.dp is not None, "dp is decided before workers start"
     set_up_logging(int(os.environ.get("RANK", 0)), folder, "workers.log")
     nccl = config.launch.device == "cuda"
     with Watchdog(folder, config.launch.timeout_s, nccl=nccl):
         watch("the loading of the model")
-        place = take_place(
-            device=config.launch.device,
-            threads=config.launch.threads,
-            matmul=config.precision.matmul,
-            tp=config.tp,
-            pp=config.pp,
-            dp=config.dp,
-            timeout_s=config.launch.timeout_s,
-        )
+        place = place_of(config)
         loaded = load_for_evaluation(
             resolve_checkpoint(config.checkpoint), mesh=place.mesh, device=place.device
         )

@@ -8,11 +8,16 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from mlm.config.schema import EvalConfig, GenerateConfig, TrainConfig
 from mlm.failures import LAUNCHER_PID, record_failure
 from mlm.launch import signals
 from mlm.launch.orphans import watch_parent
 from mlm.launch.signals import Signals
+
+if TYPE_CHECKING:
+    from mlm.parallel.job import Place
 
 
 def listen(*, orderly: bool) -> Signals:
@@ -59,6 +64,22 @@ def work(task: Callable[[], int | None], folder: Path, command: str) -> int:
     if dist.is_initialized():
         dist.destroy_process_group()
     return code
+
+
+def place_of(config: TrainConfig | EvalConfig | GenerateConfig) -> Place:
+    """This process's place in the job that a resolved configuration describes; collective over its ranks."""
+    from mlm.parallel.job import take_place
+
+    assert config.dp is not None, "the launcher resolves dp"
+    return take_place(
+        device=config.launch.device,
+        threads=config.launch.threads,
+        matmul=config.precision.matmul,
+        tp=config.tp,
+        pp=config.pp,
+        dp=config.dp,
+        timeout_s=config.launch.timeout_s,
+    )
 
 
 def leave(code: int) -> None:

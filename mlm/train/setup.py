@@ -13,11 +13,12 @@ from torch import nn
 from mlm.checkpoint.state import TrainingState
 from mlm.config.schema import TrainConfig
 from mlm.data.prepared import PreparedData
+from mlm.launch.worker import place_of
 from mlm.models.registry import build_model
 from mlm.optim.adamw import AdamW, ParameterGroup, parameter_groups
 from mlm.parallel.data_parallel import replicate
 from mlm.parallel.device import autocast_for, device_name
-from mlm.parallel.job import Place, take_place
+from mlm.parallel.job import Place
 from mlm.parallel.mesh import Mesh
 from mlm.parallel.rng import RngStreams
 from mlm.plan.flops import hardware_flops_per_step, model_flops_per_step, outputs_per_sample
@@ -69,18 +70,9 @@ class Run:
 
 def set_up(config: TrainConfig) -> Run:
     """Build a rank's run; collective over all ranks of the job, whose environment torchrun has set."""
-    assert config.dp is not None, "the launcher resolves dp"
     if config.deterministic:  # even False imports the compiler, most of a second
         torch.use_deterministic_algorithms(True)
-    place = take_place(
-        device=config.launch.device,
-        threads=config.launch.threads,
-        matmul=config.precision.matmul,
-        tp=config.tp,
-        pp=config.pp,
-        dp=config.dp,
-        timeout_s=config.launch.timeout_s,
-    )
+    place = place_of(config)
     return build_run(config, place)
 
 
