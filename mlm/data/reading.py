@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlm.data.blend import Blend
 from mlm.data.documents import DocumentStream
 from mlm.data.indexed import IndexedDataset
 from mlm.data.prepared import PreparedData, PreparedDataset
 from mlm.data.samples import BlendedWindows, DocumentWindows, Samples, TokenWindows, ValidationWindows
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -25,23 +30,34 @@ class ValidationSet:
 
 def training_samples(data: PreparedData, seed: int, *, shuffle_documents: bool, packed: bool) -> Samples:
     """The training samples of a run. packed: `Samples.packed` is going to be asked for."""
-    samples = [
-        samples_of(
-            dataset,
-            data.seq_length,
-            dataset_seed(seed, index, data),
-            shuffle_documents=shuffle_documents,
-            packed=packed,
+
+    def of_one(dataset: PreparedDataset, own_seed: int) -> Samples:
+        return samples_of(
+            dataset, data.seq_length, own_seed, shuffle_documents=shuffle_documents, packed=packed
         )
-        if dataset.weight
-        else None
+
+    return of_all(data, seed, of_one, BlendedWindows)
+
+
+def of_all(
+    data: PreparedData,
+    seed: int,
+    of_one: Callable[[PreparedDataset, int], S],
+    blended: Callable[[Blend, list[S | None]], S],
+) -> S:
+    """The training samples of a run's datasets, each with its own seed: of the only one, or of their blend.
+
+    of_one(dataset, its seed); blended(blend, samples by dataset, None where its weight is 0).
+    """
+    samples = [
+        of_one(dataset, _seed(seed, index, data)) if dataset.weight else None
         for index, dataset in enumerate(data.datasets)
     ]
     (only, *others) = samples
     if not others:
         assert only is not None, "the only dataset has weight 1"
         return only
-    return BlendedWindows(data.blend, samples)
+    return blended(data.blend, samples)
 
 
 def validation_sets(data: PreparedData, *, packed: bool) -> list[ValidationSet]:
@@ -84,7 +100,7 @@ def _validation(dataset: PreparedDataset, seq_length: int, packed: bool) -> Vali
     return ValidationWindows(opened.tokens, *dataset.ranges["valid"], seq_length, documents)
 
 
-def dataset_seed(seed: int, index: int, data: PreparedData) -> int:
+def _seed(seed: int, index: int, data: PreparedData) -> int:
     """A seed of its own for each dataset of a blend: two that are equal do not come in step."""
     if len(data.datasets) == 1:
         return seed

@@ -9,8 +9,8 @@ from mlm.data.masked_lm.masking import Masking, MaskingRule
 from mlm.data.masked_lm.prepare import chunks_of
 from mlm.data.masked_lm.samples import BlendedMasked, ChunkSamples, MaskedSamples, MaskedValidation
 from mlm.data.masked_lm.vocabulary import Vocabulary
-from mlm.data.prepared import PreparedData
-from mlm.data.reading import dataset_seed
+from mlm.data.prepared import PreparedData, PreparedDataset
+from mlm.data.reading import of_all
 from mlm.data.tokenizers import load_tokenizer
 
 
@@ -26,22 +26,12 @@ class MaskedValidationSet:
 def masked_samples(data: PreparedData, rule: MaskingRule, seed: int) -> MaskedSamples:
     """The training samples of a run. Raises BadData when the tokenizer has no control tokens for them."""
     masking = masking_of(data, rule)
-    samples = [
-        ChunkSamples(
-            IndexedDataset(dataset.prefix),
-            chunks_of(dataset, "train"),
-            masking,
-            dataset_seed(seed, index, data),
-        )
-        if dataset.weight
-        else None
-        for index, dataset in enumerate(data.datasets)
-    ]
-    (only, *others) = samples
-    if not others:
-        assert only is not None, "the only dataset has weight 1"
-        return only
-    return BlendedMasked(data.blend, samples)
+
+    def of_one(dataset: PreparedDataset, own_seed: int) -> MaskedSamples:
+        chunks = chunks_of(dataset, "train")
+        return ChunkSamples(IndexedDataset(dataset.prefix), chunks, masking, own_seed)
+
+    return of_all(data, seed, of_one, BlendedMasked)
 
 
 def masked_validation_sets(data: PreparedData, rule: MaskingRule) -> list[MaskedValidationSet]:
