@@ -22,20 +22,16 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench_model import random_model, start_as_worker
 
-from mlm.config.compose import compose
 from mlm.eval.requests import Scores, Segment
-from mlm.launch.local import worker_environment
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the weight mapping that the tests prove
 
-INIT_STD = 0.06
-"""Larger than in training, so that random logits differ enough for likelihoods to be compared."""
 LAMBADA_PIECES = (4013, 913, 208, 16, 3)
 """How many last words have 1, 2, ... tokens in the real test set, GPT-2's BPE."""
 
@@ -54,11 +50,7 @@ def main() -> None:
     parser.add_argument("--no-lm-eval", action="store_true", help="measure ours alone")
     args = parser.parse_args()
 
-    os.environ.update(worker_environment({}, device="cpu", tp=1, threads=1, started_s=time.time()))
-    # The allocator reads its environment when the process starts, as a worker of mlm-eval does.
-    if os.environ.get("MLM_BENCH_STARTED") is None:
-        os.environ["MLM_BENCH_STARTED"] = "1"
-        os.execv(sys.executable, [sys.executable, *sys.argv])
+    start_as_worker()
     print(json.dumps(_measure(args)))
 
 
@@ -66,18 +58,9 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from mlm.eval.score import score
-    from mlm.models.registry import build_model
-    from mlm.parallel.device import set_matmul_precision
-    from mlm.parallel.mesh import Mesh
-    from mlm.parallel.parameter import named_declarations
-    from mlm.parallel.rng import RngStreams
 
-    torch.set_num_threads(1)
-    device = torch.device("cpu")
-    matmul = set_matmul_precision(args.matmul, device)
-    config = replace(compose(args.overrides or ["model=gpt2_small_cpu"]).model, init_std=INIT_STD)
-    mesh = Mesh.single()
-    model = build_model(config, tp=mesh.tp, rng=RngStreams(0, mesh, device), seed=0)
+    subject = random_model(args.overrides, args.matmul)
+    config, model, mesh, device, matmul = subject
 
     def ours(segments: list[Segment]) -> Scores:
         return score(
@@ -92,8 +75,7 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
 
     theirs = None
     if not args.no_lm_eval and all(map(importlib.util.find_spec, ("lm_eval", "transformers"))):
-        weights = {name: parameter for name, parameter, _ in named_declarations(model)}
-        theirs = _lm_eval(config, weights, args.lm_eval_batch)
+        theirs = _lm_eval(config, subject.weights(), args.lm_eval_batch)
     report: dict[str, Any] = {
         "model": config.name,
         "matmul": matmul,

@@ -20,17 +20,13 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlm.config.compose import compose
-from mlm.launch.local import worker_environment
+from bench_model import random_model, start_as_worker
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for the weight mapping that the tests prove
 
-INIT_STD = 0.06
-"""Larger than in training, so that random logits differ enough for the likeliest token to be clear."""
 Make = Callable[[list[list[int]]], list[list[int]]]
 """Prompts -> the new tokens of each."""
 
@@ -48,11 +44,7 @@ def main() -> None:
     parser.add_argument("--no-uncached", action="store_true", help="leave out the slow one")
     args = parser.parse_args()
 
-    os.environ.update(worker_environment({}, device="cpu", tp=1, threads=1, started_s=time.time()))
-    # The allocator reads its environment when the process starts, as a worker of mlm-generate does.
-    if os.environ.get("MLM_BENCH_STARTED") is None:
-        os.environ["MLM_BENCH_STARTED"] = "1"
-        os.execv(sys.executable, [sys.executable, *sys.argv])
+    start_as_worker()
     print(json.dumps(_measure(args)))
 
 
@@ -61,18 +53,9 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
 
     from mlm.generate.engine import Engine, Limits, Text
     from mlm.generate.sampling import Sampling
-    from mlm.models.registry import build_model
-    from mlm.parallel.device import set_matmul_precision
-    from mlm.parallel.mesh import Mesh
-    from mlm.parallel.parameter import named_declarations
-    from mlm.parallel.rng import RngStreams
 
-    torch.set_num_threads(1)
-    device = torch.device("cpu")
-    matmul = set_matmul_precision(args.matmul, device)
-    config = replace(compose(args.overrides or ["model=gpt2_small_cpu"]).model, init_std=INIT_STD)
-    mesh = Mesh.single()
-    model = build_model(config, tp=mesh.tp, rng=RngStreams(0, mesh, device), seed=0)
+    subject = random_model(args.overrides, args.matmul)
+    config, model, mesh, device, matmul = subject
 
     def ours(use_cache: bool) -> Make:
         def make(prompts: list[list[int]]) -> list[list[int]]:
@@ -97,8 +80,7 @@ def _measure(args: argparse.Namespace) -> dict[str, Any]:
         engines["uncached"] = ours(False)
     has_transformers = importlib.util.find_spec("transformers") is not None
     if has_transformers:
-        weights = {name: parameter for name, parameter, _ in named_declarations(model)}
-        engines["transformers"] = _transformers(config, weights, args.new)
+        engines["transformers"] = _transformers(config, subject.weights(), args.new)
     report: dict[str, Any] = {
         "model": config.name,
         "prompt_tokens": args.prompt,

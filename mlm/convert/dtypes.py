@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import torch
 
+from mlm.checkpoint.storage import DTYPES as STORED
 from mlm.errors import CheckpointError
 
-DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "BF16": torch.bfloat16,
-    "F16": torch.float16,
-    "I64": torch.int64,
+DTYPES = STORED | {
     "I32": torch.int32,
     "I16": torch.int16,
     "I8": torch.int8,
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+"""By their names in safetensors files: those of our checkpoints, and what else others write."""
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """What --dtype takes."""

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from mlm.checkpoint.manifest import FileRecord
-from mlm.convert.dtypes import NAMES
-from mlm.errors import CheckpointError
+from mlm.convert.dtypes import NAMES, narrowed
 
 _BLOCK_BYTES = 8 << 20
 
@@ -83,10 +82,5 @@ def header_of(pieces: Sequence[Piece], metadata: Mapping[str, str]) -> tuple[byt
 
 
 def _bytes(tensor: Tensor, piece: Piece) -> memoryview:
-    narrowed = tensor.detach().to(piece.dtype).contiguous()
-    if narrowed.dtype != tensor.dtype and not narrowed.isfinite().all() and tensor.isfinite().all():
-        largest = tensor.abs().max().item()
-        raise CheckpointError(
-            f"{piece.name} holds {largest:g}, beyond what fp16 can: use --dtype bf16 or fp32"
-        )
-    return narrowed.view(-1).view(torch.uint8).numpy().data
+    found = narrowed(tensor.detach(), piece.dtype, piece.name).contiguous()
+    return found.view(-1).view(torch.uint8).numpy().data
