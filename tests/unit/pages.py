@@ -307,6 +307,8 @@ def script_arguments(script: Path, words: list[str]) -> argparse.Namespace:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(argparse.ArgumentParser, "parse_args", stop)
         patch.setattr(sys, "argv", [str(script), *words])
+        # As Python does for a script: modules beside it are found.
+        patch.syspath_prepend(script.parent)
         try:
             runpy.run_path(str(script), run_name="__main__")
         except _Parsed as parsed:
