@@ -26,7 +26,7 @@ examples:
   mlm-train -m study=weak_scaling_cpu             a scaling study, one run after the other
   mlm-train -m model=gpt2_tiny train.steps=50 train.global_batch_size=8 tp=1,2 seed=1,2,3     all six pairs
 
-keys (dotted names of mlm/config/schema.py; these are the usual ones):
+keys (dotted names of mlm/config/schema/; these are the usual ones):
   tp=2 dp=2                    tensor- and data-parallel degree; dp is inferred when left out
   train.steps=1000 train.global_batch_size=64 train.micro_batch_size=8
   optim.lr=3e-4                model.num_layers=12 and every other field of a group
