@@ -168,15 +168,18 @@ def single_values(
     return problems, bad
 
 
-_OBJECTIVES = {"gpt2": ("next_token",), "bert": ("masked_lm", *FINETUNE_TASKS)}
+OBJECTIVES = {"gpt2": ("next_token",), "bert": ("masked_lm", *FINETUNE_TASKS)}
 """model.architecture -> what it can be trained for; first its own, the others are chosen by finetune=."""
 
 
 def _form(config: TrainConfig) -> Iterator[Problem]:
     """What the architecture does not have, or cannot be without."""
     model, name = config.model, config.objective.name
-    possible = _OBJECTIVES[model.architecture]
-    if name not in possible:
+    possible = OBJECTIVES[model.architecture]
+    if name not in possible and name in FINETUNE_TASKS:
+        wrong = f"is a task for a bert, and the weights are of a {model.architecture}"
+        yield Problem(f"finetune={name}", wrong, "name a BERT: init_from=CHECKPOINT")
+    elif name not in possible:
         wrong = f"is not what model.architecture={model.architecture} is trained for"
         remedy = f"use objective={possible[0]}, or another model"
         yield Problem(f"objective.name={name}", wrong, remedy)

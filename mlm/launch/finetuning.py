@@ -202,11 +202,14 @@ def _read(
     kind, path, vocab_size = tokenizer
     loaded = build(TokenizerConfig(kind=kind, path=path, vocab_size=vocab_size), "", Path())
     examples, found = [], list[Problem]()
-    for file, training in ((train_path, True), (dev_path, False)):
+    for key, file, training in (("train_path", train_path, True), ("dev_path", dev_path, False)):
         try:
             examples.append(TASKS[task].read(Path(file), training=training).examples)
         except BadData as error:
-            found.append(error.problem)
+            problem = error.problem
+            # Of the file as a whole; what stands in it is named by its line.
+            whole = problem.where == file
+            found.append(replace(problem, where=f"finetune.{key}={file}") if whole else problem)
         except ConfigError as error:
             found += error.problems
     if found:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlm.checkpoint.locate import Checkpoint, resolve_checkpoint
+from mlm.config.checks import OBJECTIVES
 from mlm.config.fields import plain
 from mlm.config.schema import ModelConfig, TokenizerConfig, TrainConfig
 from mlm.config.store import load_config
@@ -60,6 +61,8 @@ def weights_problems(path: str, config: TrainConfig | None, asked: TrainConfig) 
 
     config: resolved; None where it cannot be laid out, and then nothing is compared. asked: as it was typed.
     """
+    if config is not None and config.objective.name not in OBJECTIVES[config.model.architecture]:
+        config = None  # refused by mlm.config.checks: there is no such model to compare with
     try:
         weights = resolve_weights(path)
         if weights.checkpoint is not None:

@@ -14,6 +14,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from mlm.checkpoint.origin import read_origin
+from mlm.config.checks import check as check_config
 from mlm.config.compose import compose
 from mlm.config.locate import shipped_config_dir
 from mlm.config.resolve import resolved
@@ -23,9 +24,10 @@ from mlm.convert.importing import import_weights
 from mlm.data.prepared import PreparedData
 from mlm.data.tokenizers import GPT2_FILES, GPT2_FOLDER, Gpt2Tokenizer, parse_tokenizer
 from mlm.errors import ConfigError
-from mlm.launch import resume
+from mlm.launch import finetuning, resume
 from mlm.launch.resume_checks import check
 from mlm.launch.training import SPEC
+from tests.random_run import write_run
 
 HIDDEN, LAYERS, SEQ, VOCAB = 8, 2, 16, 50257
 
@@ -128,6 +130,17 @@ def damaged(folder: Path, path: Path, change: Callable[[dict[str, torch.Tensor]]
     change(weights)
     save_file(weights, path / "model.safetensors")
     return path
+
+
+@pytest.mark.parametrize("of", ["folder", "run"])
+def test_a_task_for_a_bert_is_refused_where_the_weights_are_of_a_gpt2(folder, tmp_path, of):
+    source = folder if of == "folder" else write_run(tmp_path / "run")
+    words = ["finetune=race", f"init_from={source}", "finetune.train_path=/no", "finetune.dev_path=/none"]
+    assert problems(tmp_path / "new", *words) == []
+    config = composed(*words)
+    assert "finetune=race" in [problem.where for problem in check_config(config)]
+    wheres = [problem.where for problem in finetuning.problems(config)]
+    assert wheres == ["finetune.train_path=/no", "finetune.dev_path=/none"]
 
 
 def test_tensors_that_do_not_match_are_refused_before_anything_starts(folder, tmp_path):
