@@ -143,8 +143,14 @@ def _judge_value(text: str, key: str, right: str, known: Known, judged: Judged) 
             # ~/texts and C:/a(1) are text as they stand; Hydra's grammar would want them quoted.
             judged.assignments[key] = Assignment(right, right)
             return
+        if field is not None and field.kind == list[str] and (parts := _plain_list(right)) is not None:
+            # runs/a=1,b=2 is the directory of a sweep's run: such paths too are text as they stand.
+            judged.assignments[key] = Assignment(right, parts)
+            return
         wrong = "cannot be read, for its brackets, quotes or special characters"
         remedy = f"quote it twice, for the shell and for us: \"{key}='...'\""
+        if field is not None and field.kind == list[str]:
+            remedy = f"quote each entry as well: \"{key}=['...', '...']\""
         if field is not None and field.holds_records:
             remedy = f"quote each path as well: \"{key}=[{{weight: 1, path: '...'}}, ...]\""
         judged.refuse(text, wrong, remedy)
@@ -164,6 +170,15 @@ def _judge_value(text: str, key: str, right: str, known: Known, judged: Judged) 
         # A run named 1E5 or 007 is named as it was typed, whatever number the grammar makes of it.
         value = right
     judged.assignments[key] = Assignment(right, value)
+
+
+def _plain_list(right: str) -> list[str] | None:
+    """The entries of [A,B] in which nothing is quoted or nested; None for anything else."""
+    inner = right[1:-1]
+    if not (right.startswith("[") and right.endswith("]")) or set(inner) & set("'\"$[]{}"):
+        return None
+    parts = [part.strip() for part in inner.split(",")]
+    return parts if all(parts) else None
 
 
 def _judge_choice(text: str, right: str, value: Any, group: Group, judged: Judged) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from mlm.config.command import EVAL
 from mlm.config.compose import compose, nearest
 from mlm.config.schema import BlendPart
 from mlm.errors import ConfigError, Problem
@@ -119,3 +122,11 @@ def test_a_list_of_mappings_that_is_not_right_is_refused_once_with_its_shape(typ
     assert problem.wrong.startswith(wrong)
     assert "weight" in problem.remedy.lower()
     assert "path" in problem.remedy.lower()
+
+
+def test_paths_of_a_sweep_are_text_as_they_stand_in_a_list_too() -> None:
+    listed = "ensemble=[runs/a/seed=2/r1, runs/a/seed=3/r1]"
+    found = compose(["checkpoint=runs/a/seed=1/r1", "tasks=[race]", listed], [], EVAL)
+    assert found.ensemble == [str(Path("runs/a").absolute() / f"seed={n}" / "r1") for n in (2, 3)]
+    with pytest.raises(ConfigError, match=r"quote each entry as well: \"ensemble=\['\.\.\.', '\.\.\.'\]\""):
+        compose(["ensemble=[a=b,[c=d]]"], [], EVAL)
