@@ -10,14 +10,15 @@ from mlm.corpus.public.catalogue import SETS
 from mlm.errors import ConfigError, Problem
 
 DESCRIPTION = """\
-Get public data sets from the Hugging Face hub, each file checked against its published sha256 where there is
-one. Evaluation files go where mlm-eval looks for them: $MLM_DATA/NAME, else the cache. What is there already
-is not fetched again. Without a network it says which file to get from where; --from takes it from there,
-checked too. HF_ENDPOINT names a mirror of the hub. Needs the extra: pip install 'mlm[hub]'"""
+Get public data sets from the Hugging Face hub or their makers, each file checked against its published sha256
+where there is one. Evaluation files go where mlm-eval looks for them: $MLM_DATA/NAME, else the cache. What is
+there already is not fetched again. Without a network it says which file to get from where; --from takes it
+from there, checked too. HF_ENDPOINT names a mirror of the hub. Needs the extra: pip install 'mlm[hub]'"""
 EXAMPLES = """\
   mlm-data fetch --list                              what there is, with sizes and licences
   mlm-data fetch lambada wikitext103                 what mlm-eval measures by default
   mlm-data fetch lambada --from lambada_test.jsonl   the same from a file got elsewhere
+  mlm-data fetch squad_v2 --to SQuAD                 what finetune=squad_v2 learns from
   mlm-data fetch openwebtext-sample --to texts       something to train on: mlm-data prepare texts ..."""
 
 EXIT_FAILED = 1

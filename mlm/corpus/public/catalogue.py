@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,19 +31,54 @@ class HubFile:
     def url(self) -> str:
         return f"{HUB}/datasets/{self.repository}/resolve/{self.revision}/{self.path}"
 
+    @property
+    def place(self) -> str:
+        return self.repository
+
+
+@dataclass(frozen=True)
+class WebFile:
+    """A file at its makers' address. size: bytes."""
+
+    url: str
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+    @property
+    def place(self) -> str:
+        return self.url.rpartition("/")[0]
+
 
 @dataclass(frozen=True)
 class Wanted:
     """One file of a data set as it is to lie on disk. published: its name, size and sha256 where known.
 
-    hub: where it comes from, None when nobody keeps it there in this form; by_hand: where else a person finds
-    it; convert: what makes the published file of the hub's one, None when they are the same.
+    source: where it comes from, None when it has to be got by hand; by_hand: where else a person finds it;
+    convert: what makes the published file of the source, None when they are the same; member: the file in the
+    source where that is a .zip.
     """
 
     published: DataFile
-    hub: HubFile | None = None
+    source: HubFile | WebFile | None = None
     by_hand: str = ""
     convert: Callable[[Path, Path], None] | None = None
+    member: str = ""
+
+    def make(self, source: Path, out: Path) -> None:
+        """The published file out of a source of another form. Raises ValueError when it is not in there."""
+        if self.member:
+            _unzip(source, self.member, out)
+        elif self.convert:
+            self.convert(source, out)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the source has another form than the published file."""
+        return bool(self.member or self.convert)
 
 
 @dataclass(frozen=True)
@@ -78,8 +115,18 @@ def race_records(parquet: Path, out: Path) -> None:
     out.write_text(text, encoding="utf-8")
 
 
+def _unzip(archive: Path, member: str, out: Path) -> None:
+    try:
+        with zipfile.ZipFile(archive) as opened, opened.open(member) as found, open(out, "wb") as file:
+            shutil.copyfileobj(found, file)
+    except (KeyError, zipfile.BadZipFile):
+        raise ValueError(f"has no {member}") from None
+
+
 _WIKITEXT_REVISION = "b08601e04326c79dfdd32d625aee71d232d685c3"
 _RACE_REVISION = "2fec9fd81f1dc971569a9b729c43f2f0e6436637"
+_GLUE = "https://dl.fbaipublicfiles.com/glue/data"
+_SQUAD = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
 _VALID = DataFile(
     role="valid",
     name="wiki.valid.tokens",
@@ -92,6 +139,29 @@ _VALID = DataFile(
 
 def _wikitext(path: str, size: int) -> HubFile:
     return HubFile("Salesforce/wikitext", _WIKITEXT_REVISION, path, size)
+
+
+def _squad(version: str, train: WebFile, dev: WebFile) -> PublicSet:
+    files = {"train": train, "dev": dev}
+    return PublicSet(
+        f"squad_v{version[0]}",
+        f"questions about Wikipedia's paragraphs (SQuAD {version}), to fine-tune on",
+        "CC BY-SA 4.0",
+        tuple(
+            Wanted(DataFile(role, file.name, file.size, file.sha256, f"SQuAD {version}, {role}"), file)
+            for role, file in files.items()
+        ),
+    )
+
+
+def _glue(name: str, summary: str, licence: str, archive: WebFile, files: Sequence[str]) -> PublicSet:
+    def wanted(file: str) -> Wanted:
+        origin = f"{name.upper()}/{file} in {archive.name}"
+        return Wanted(
+            DataFile(Path(file).stem, file, origin=origin), archive, member=f"{name.upper()}/{file}"
+        )
+
+    return PublicSet(name, summary, licence, tuple(wanted(file) for file in files))
 
 
 def _as_it_is(role: str, name: str, hub: HubFile) -> Wanted:
@@ -158,6 +228,54 @@ _SETS = (
             )
             for level in ("middle", "high")
             for split, theirs in (("train", "train"), ("dev", "validation"), ("test", "test"))
+        ),
+    ),
+    _glue(
+        "mnli",
+        "pairs of sentences of which one may follow from the other or contradict it (GLUE), to fine-tune on",
+        "OANC's, CC BY-SA 3.0, CC BY 3.0, by the source of a text",
+        WebFile(
+            f"{_GLUE}/MNLI.zip",
+            312_783_507,
+            "e7c1d896d26ed6caf700110645df426cc2d8ebf02a5ab743d5a5c68ac1c83633",
+        ),
+        ("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv"),
+    ),
+    _glue(
+        "qqp",
+        "pairs of questions that may ask the same (GLUE), to fine-tune on",
+        "Quora's terms, not commercial",
+        WebFile(
+            f"{_GLUE}/QQP-clean.zip",
+            41_696_084,
+            "40e7c862c04eb26ee04b67fd900e76c45c6ba8e6d8fab4f8f1f8072a1a3fbae0",
+        ),
+        ("train.tsv", "dev.tsv"),
+    ),
+    _squad(
+        "1.1",
+        WebFile(
+            f"{_SQUAD}/train-v1.1.json",
+            30_288_272,
+            "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
+        ),
+        WebFile(
+            f"{_SQUAD}/dev-v1.1.json",
+            4_854_279,
+            "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
+        ),
+    ),
+    _squad(
+        "2.0",
+        WebFile(
+            f"{_SQUAD}/train-v2.0.json",
+            42_123_633,
+            "68dcfbb971bd3e96d5b46c7177b16c1a4e7d4bdef19fb204502738552dede002",
+        ),
+        WebFile(
+            f"{_SQUAD}/dev-v2.0.json",
+            4_370_528,
+            "80a5225e94905956a6446d296ca1093975c4d3b3260f1d6c8f68bc2ab77182d8",
         ),
     ),
     PublicSet(

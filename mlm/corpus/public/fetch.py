@@ -1,4 +1,4 @@
-"""Public data sets onto this disk, each file checked before it gets its name: from the hub or from a file.
+"""Public data sets onto this disk, each file checked before it gets its name: from the network or a file.
 
 Files for evaluation go where mlm-eval looks: $MLM_DATA/NAME, else the folder `eval` of the cache. Others go
 to $MLM_DATA/NAME, else `datasets/NAME` of the cache. --to names another folder.
@@ -12,11 +12,12 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from mlm.config.names import alternatives, nearest
-from mlm.corpus.public.catalogue import SETS, PublicSet, Wanted
-from mlm.corpus.public.hub import Standing, Unreachable, ask, download, library_problems
+from mlm.corpus.public.catalogue import SETS, PublicSet, Wanted, WebFile
+from mlm.corpus.public.download import Standing, Unreachable, ask, download, library_problems
 from mlm.data.cache import cache_root, sha256_file
 from mlm.errors import ConfigError, Problem
 from mlm.eval.files import FOLDER_VARIABLE
@@ -54,13 +55,13 @@ def target_folder(public: PublicSet, to: Path | None) -> Path:
 
 
 def fetch(public: PublicSet, to: Path | None, say: Say) -> Outcome:
-    """Every file of a set that is not there yet, from the hub. say: called with a line a file.
+    """Every file of a set that is not there yet, from the network. say: called with a line a file.
 
     Raises ConfigError when a file of another content has its name, or a library is missing.
     """
     folder = target_folder(public, to)
     absent = _absent(public, folder, say)
-    sought = [file for file in absent if file.hub]
+    sought = [file for file in absent if file.source]
     if sought:
         problems = library_problems(any(file.convert for file in sought))
         if problems:
@@ -74,13 +75,12 @@ def fetch(public: PublicSet, to: Path | None, say: Say) -> Outcome:
                 say(str(error))
                 # One answer is enough: without a network every further file costs seconds to say the same.
                 rest = [f for f in sought[number:] if f.published.required or f is file]
-                missing = [_instruction(public, f, folder) for f in rest]
+                by_source = groupby(rest, lambda f: f.source)
+                missing = [_instruction(public, list(files), folder) for _, files in by_source]
                 break
     for file in absent:
-        if not file.hub:
-            say(
-                f"{file.published.name} (optional) is not on the hub; it is in {file.by_hand}, then --from it"
-            )
+        if not file.source:
+            say(f"{file.published.name} (optional) is in {file.by_hand}; get it there, then --from it")
     there = [folder / file.published.name for file in public.files]
     return Outcome(folder, [path for path in there if path.is_file()], missing)
 
@@ -88,8 +88,9 @@ def fetch(public: PublicSet, to: Path | None, say: Say) -> Outcome:
 def register(public: PublicSet, sources: Sequence[Path], to: Path | None, say: Say) -> Outcome:
     """Files that a person has got by other ways, put in their places after they have been checked.
 
-    A file is told by its content, whatever its name: the published one, or the hub's form of it where the
-    hub states its size in our table. Raises ConfigError with every file that is none of the set's.
+    A file is told by its content, whatever its name: the published one, or the form in which it is offered
+    where our table has that one's size; an archive gives all that is wanted of it. Raises ConfigError with
+    every file that is none of the set's.
     """
     folder = target_folder(public, to)
     problems, found = [], []
@@ -99,23 +100,22 @@ def register(public: PublicSet, sources: Sequence[Path], to: Path | None, say: S
             wrong = "is a folder, not a file" if path.is_dir() else "is no such file"
             problems.append(Problem(f"--from {source}", wrong, f"give a file of {public.name}"))
             continue
-        match = _identify(public, path)
-        if match is None:
+        matches = _identify(public, path)
+        if not matches:
             problems.append(Problem(f"--from {source}", *_not_among(public, path)))
-        else:
-            found.append((path, match))
+        found += [(path, file, is_source) for file, is_source in matches]
     if problems:
         raise ConfigError(problems)
     _absent(public, folder, lambda line: None)
     with _aside(folder, public, keep=False) as aside:
-        for path, (file, is_hub_form) in found:
+        for path, file, is_source in found:
             target = folder / file.published.name
             if target.is_file():
                 say(f"{target} is there already")
                 continue
             copy = aside / f"register-{secrets.token_hex(4)}"
-            if is_hub_form and file.convert:
-                _convert(file, path, copy)
+            if is_source:
+                _make(file, path, copy, f"--from {path}")
             else:
                 shutil.copyfile(path, copy)
             wrong = _difference(copy, file.published.size, file.published.sha256)
@@ -146,24 +146,27 @@ def _absent(public: PublicSet, folder: Path, say: Say) -> list[Wanted]:
 
 
 def _fetch_one(file: Wanted, folder: Path, aside: Path, say: Say) -> None:
-    assert file.hub is not None, f"{file.published.name} is on the hub"
-    standing = ask(file.hub)
-    size = standing.size or file.hub.size
-    say(f"{file.published.name}: {size:,} bytes of {file.hub.repository}")
-    arrived = download(file.hub, aside)
-    stated = Standing(file.hub.size or standing.size, file.hub.sha256 or standing.sha256)
-    _check_arrived(arrived, file.hub.url, stated.size, stated.sha256, folder)
+    source = file.source
+    assert source is not None, f"{file.published.name} has a source"
+    standing = ask(source)
+    size = standing.size or source.size
+    say(f"{file.published.name}: {'out of ' if file.member else ''}{size:,} bytes of {source.place}")
+    arrived = download(source, aside)
+    stated = Standing(source.size or standing.size, source.sha256 or standing.sha256)
+    _check_arrived(arrived, source.url, stated.size, stated.sha256, folder)
     result = arrived
-    if file.convert:
-        result = aside / f"{file.published.name}.converted"
+    if file.is_made:
+        result = aside / f"{file.published.name}.made"
         result.parent.mkdir(parents=True, exist_ok=True)
-        _convert(file, arrived, result)
-        _check_arrived(result, file.hub.url, file.published.size, file.published.sha256, folder)
+        _make(file, arrived, result, source.url)
+        _check_arrived(result, source.url, file.published.size, file.published.sha256, folder)
     target = folder / file.published.name
     _place(result, target)
     checked = (
         "checked against the published sha256"
         if file.published.sha256
+        else f"checked against the sha256 of {source.name}"
+        if isinstance(source, WebFile)
         else "checked against the sha256 that the hub states"
         if stated.sha256
         else "its checksum is stated nowhere"
@@ -175,35 +178,45 @@ def _check_arrived(path: Path, url: str, size: int, sha256: str, folder: Path) -
     """What came is what was asked for; otherwise it is kept under another name and nothing uses it."""
     wrong = _difference(path, size, sha256)
     if wrong:
-        kept = folder / f"{path.name.removesuffix('.converted')}.rejected"
+        kept = folder / f"{path.name.removesuffix('.made')}.rejected"
         os.replace(path, kept)
         raise Unreachable(f"{url} gave something that {wrong}; it is kept as {kept} and not used")
 
 
-def _convert(file: Wanted, source: Path, out: Path) -> None:
-    assert file.convert is not None, f"{file.published.name} has a conversion"
-    problems = library_problems(needs_parquet=True)
-    if problems:
+def _make(file: Wanted, source: Path, out: Path, where: str) -> None:
+    problems = library_problems(needs_parquet=bool(file.convert))
+    if problems and file.convert:
         raise ConfigError(problems)
-    file.convert(source, out)
+    try:
+        file.make(source, out)
+    except ValueError as error:
+        raise ConfigError(Problem(where, str(error), "get it again")) from None
 
 
-def _identify(public: PublicSet, path: Path) -> tuple[Wanted, bool] | None:
-    """Which of the set's files this is, and whether in the hub's form; None when it is none of them."""
+def _identify(public: PublicSet, path: Path) -> list[tuple[Wanted, bool]]:
+    """Which of the set's files this is, and whether in the form that is offered; [] when it is none."""
     size, sha256 = path.stat().st_size, sha256_file(path)
     for file in public.files:
         if file.published.sha256 and (size, sha256) == (file.published.size, file.published.sha256):
-            return file, False
+            return [(file, False)]
+    # The form that is offered, by its checksum where we know it, else by the one of what is made of it.
+    offered = [
+        (file, True)
+        for file in public.files
+        if file.is_made
+        and file.source
+        and file.source.size == size > 0
+        and file.source.sha256 in ("", sha256)
+    ]
+    if offered:
+        return offered
     for file in public.files:
-        # The hub's form: converted, and checked as the published file then.
-        if file.convert and file.hub and file.hub.size and size == file.hub.size:
-            return file, True
         unstated = not file.published.sha256 and file.published.size in (0, size)
         parts = Path(file.published.name).parts
         # Without a checksum only the name tells them apart, with the folder where the set has folders.
         if unstated and path.parts[-len(parts) :] == parts:
-            return file, False
-    return None
+            return [(file, False)]
+    return []
 
 
 def _not_among(public: PublicSet, path: Path) -> tuple[str, str]:
@@ -228,19 +241,27 @@ def _difference(path: Path, size: int, sha256: str) -> str:
     return ""
 
 
-def _instruction(public: PublicSet, file: Wanted, folder: Path) -> str:
-    """What to get from where and where to put it, when the hub cannot be reached."""
-    known = file.published
-    identity = f"{known.size:,} bytes, sha256 {known.sha256}" if known.sha256 else "checksum not known"
-    lines = [f"{known.name} ({identity})"]
-    if file.hub:
-        size = f" ({file.hub.size:,} bytes)" if file.hub.size else ""
-        lines.append(f"    get   {file.hub.url}{size}")
-    if file.by_hand:
-        lines.append(f"    {'or    ' if file.hub else 'get   '}{file.by_hand}")
-    lines.append(f"    then  mlm-data fetch {public.name} --from FILE    checks it and puts it to")
-    lines.append(f"          {folder / known.name}")
+def _instruction(public: PublicSet, files: Sequence[Wanted], folder: Path) -> str:
+    """What to get from where and where to put it, when the source of these files cannot be reached."""
+    first = files[0]
+    source, known = first.source, first.published
+    lines = [", ".join(file.published.name for file in files)]
+    if not first.member:
+        lines[0] += f" ({_identity(known.size, known.sha256) or 'checksum not known'})"
+    if source:
+        stated = _identity(source.size, source.sha256) if first.is_made else ""
+        lines.append(f"    get   {source.url}{f' ({stated})' if stated else ''}")
+    if first.by_hand:
+        lines.append(f"    {'or    ' if source else 'get   '}{first.by_hand}")
+    pronoun, place = ("it", folder / known.name) if len(files) == 1 else ("them", f"{folder}/")
+    lines.append(f"    then  mlm-data fetch {public.name} --from FILE    checks it and puts {pronoun} to")
+    lines.append(f"          {place}")
     return "\n".join(lines)
+
+
+def _identity(size: int, sha256: str) -> str:
+    """Size and checksum as far as known."""
+    return ", ".join([*([f"{size:,} bytes"] if size else []), *([f"sha256 {sha256}"] if sha256 else [])])
 
 
 def _place(path: Path, target: Path) -> None:
@@ -281,8 +302,10 @@ def listing(to: Path | None) -> str:
         lines += [f"{public.name}: {public.summary}; {public.licence}", f"  {folder}"]
         for file in public.files:
             known, path = file.published, folder / file.published.name
-            size = known.size or (file.hub.size if file.hub else 0)
+            size = known.size or (file.source.size if file.source else 0)
             there = "there" if path.is_file() else "-"
             amount = f"{size:,} bytes" if size else "size not known"
+            if file.member and isinstance(file.source, WebFile):
+                amount = f"{amount} ({file.source.name})"
             lines.append(f"    {there:6}{known.name:42}{amount:>18}")
     return "\n".join(lines)

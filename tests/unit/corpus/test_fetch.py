@@ -81,7 +81,7 @@ def test_wikitexts_rows_become_the_published_files_byte_for_byte(
     }
     # The parquet files here are made by another writer than the hub's, and have other sizes.
     public = SETS["wikitext103"]
-    wanted = tuple(replace(file, hub=replace(file.hub, size=0)) for file in public.files if file.hub)
+    wanted = tuple(replace(f, source=replace(f.source, size=0)) for f in public.files if f.source)
     with hub_server(files) as (endpoint, _):
         script = (
             "import sys, pickle; from pathlib import Path; from mlm.corpus.public.fetch import fetch;"
