@@ -66,7 +66,8 @@ def show(
 
 
 def _model_rows(config: TrainConfig) -> list[tuple[str, str]]:
-    model = config.model
+    model, task = config.model, config.finetune.task
+    padded, real = count_parameters(model, task=task).total, count_real_parameters(model, task).total
     head = "tied" if model.tie_embeddings else "untied"
     return [
         (
@@ -76,16 +77,17 @@ def _model_rows(config: TrainConfig) -> list[tuple[str, str]]:
         ),
         (
             "parameters",
-            f"{count_parameters(model).total:,} with the padded vocabulary of {padded_vocab_size(model):,}; "
-            f"{count_real_parameters(model).total:,} with the {model.vocab_size:,} tokens that exist",
+            f"{padded:,} with the padded vocabulary of {padded_vocab_size(model):,}; "
+            f"{real:,} with the {model.vocab_size:,} tokens that exist",
         ),
     ]
 
 
 def _rank_rows(config: TrainConfig) -> list[tuple[str, str]]:
-    memory = static_memory(config.model, config.tp)
+    task = config.finetune.task
+    memory = static_memory(config.model, config.tp, task)
     return [
-        ("parameters", f"{count_parameters(config.model, config.tp).total:,} at tp={config.tp}"),
+        ("parameters", f"{count_parameters(config.model, config.tp, task).total:,} at tp={config.tp}"),
         ("weights", gib(memory.weights_bytes)),
         ("gradients", gib(memory.gradients_bytes)),
         ("optimizer state", gib(memory.optimizer_bytes)),

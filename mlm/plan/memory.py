@@ -25,13 +25,13 @@ class StaticMemory:
         return self.weights_bytes + self.gradients_bytes + self.optimizer_bytes
 
 
-def static_memory(model: ModelConfig, tp: int) -> StaticMemory:
+def static_memory(model: ModelConfig, tp: int, task: str | None = None) -> StaticMemory:
     """Static bytes of one of tp ranks: 16 per parameter, in fp32, bf16 and fp16 alike.
 
     bf16 and fp16 are autocast over fp32 parameters: weights and gradients stay fp32 (4 + 4), AdamW keeps two
-    fp32 moments (8). The narrow copies that autocast makes are activations.
+    fp32 moments (8). The narrow copies that autocast makes are activations. task: as in count_parameters.
     """
-    parameters = count_parameters(model, tp).total
+    parameters = count_parameters(model, tp, task).total
     return StaticMemory(4 * parameters, 4 * parameters, 8 * parameters)
 
 

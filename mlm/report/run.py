@@ -146,7 +146,7 @@ def _work(config: TrainConfig, stated_flops: float | None, tokens: int) -> Work:
         return Work(
             processes=config.tp * config.pp * (config.dp or 1),
             flops=flops if stated_flops is None else stated_flops,
-            parameters=count_parameters(config.model).total,
+            parameters=count_parameters(config.model, task=config.finetune.task).total,
             samples=batch,
             tokens=tokens,
         )

@@ -44,7 +44,7 @@ class Checkpoints:
         self.folder = run.run_dir / "checkpoints"
         self.best = read_best(self.folder) if run.resumed_from is not None else None
         self._to_be_best: Best | None = None
-        state_bytes = _STATE_BYTES * count_parameters(run.config.model).total
+        state_bytes = _STATE_BYTES * count_parameters(run.config.model, task=run.config.finetune.task).total
         self._longest_s = _FIRST_SAVE_S + state_bytes / _SLOW_DISK_BYTES_PER_S
         self._measured = False
         self._saved_step = run.state.step if run.resumed_from is not None else -1

@@ -60,10 +60,7 @@ _TIME_LABELS = {
 def _model_rows(run: Run) -> list[tuple[str, str]]:
     model = run.config.model
     padded, local = count_parameters(run.model)
-    real = count_real_parameters(model).total
-    if run.config.finetune.task is not None:
-        # Its heads are not those of pre-training, and its only padding is in the embedding table.
-        real = padded - ((model.padded_vocab_size or model.vocab_size) - model.vocab_size) * model.hidden_size
+    real = count_real_parameters(model, run.config.finetune.task).total
     groups = ", ".join(
         f"{g.name}: {len(g.parameters)} tensors, {g.num_elements:,} elements, weight decay {g.weight_decay:g}"
         for g in run.groups

@@ -62,14 +62,15 @@ def show_sweep(study: Study, points: Sequence[CheckedPoint], machine: Machine) -
 
 def _cells(point: CheckedPoint, devices: int) -> list[str]:
     config, processes = point.config, point.launch.processes
+    task = config.finetune.task
     batch = config.train.global_batch_size
     return [
         point.label + (" (baseline)" if point.swept.is_baseline else ""),
         f"{processes:,}",
         f"{math.ceil(processes / devices):,}",
-        f"{count_parameters(config.model).total:,}",
-        f"{count_parameters(config.model, config.tp).total:,}",
-        gib(static_memory(config.model, config.tp).total_bytes),
+        f"{count_parameters(config.model, task=task).total:,}",
+        f"{count_parameters(config.model, config.tp, task).total:,}",
+        gib(static_memory(config.model, config.tp, task).total_bytes),
         f"{batch:,}",
         f"{model_flops_per_step(config.model, batch, outputs_per_sample(config)):.3e}",
     ]

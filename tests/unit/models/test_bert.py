@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mlm.config.compose import compose
 from mlm.config.schema import LayerNormPlacement, ModelConfig
+from mlm.finetune.tasks import TASKS
 from mlm.models.bert import BertForPretraining
 from mlm.models.registry import build_model
 from mlm.parallel.mesh import Mesh
@@ -77,6 +78,14 @@ def test_sizes_of_the_paper(name: str, real: int) -> None:
         )
     padding = (model.padded_vocab_size or 0) - model.vocab_size
     assert count_parameters(built)[0] == planned(model).total == real + padding * (model.hidden_size + 1)
+
+
+@pytest.mark.parametrize("task", [*TASKS])
+def test_a_plan_counts_the_heads_of_a_fine_tuning_in_place_of_those_of_pre_training(task: str) -> None:
+    model = config()
+    built = build(model, objective=task)
+    assert count_parameters(built)[0] == planned(model, task=task).total
+    assert planned(model, task=task).total - count_real_parameters(model, task).total == (56 - 50) * 32
 
 
 def test_bert_base_has_the_published_number_of_parameters() -> None:
