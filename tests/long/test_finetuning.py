@@ -51,20 +51,22 @@ def test_64_real_questions_are_fitted_along_the_same_curve_at_tp_1_and_2(encoder
     path = tmp_path / "questions.jsonl"
     path.write_text("\n".join(lines))
     recipe = [
-        "finetune.seq_length=40",
-        "finetune.epochs=7",
+        "finetune.epochs=12",
         "train.global_batch_size=16",
-        "train.micro_batch_size=16",
+        "train.micro_batch_size=4",
         "optim.lr=2e-4",
         "model.dropout=0",
         "model.attention_dropout=0",
-        "train.eval_interval=14",
+        "train.log_interval=1",
+        "train.eval_interval=24",
     ]
     one, two = (trained(encoder, path, path, tmp_path / f"tp{tp}", *recipe, f"tp={tp}") for tp in (1, 2))
     for lines_of in (one, two):
         assert [line["accuracy"] for line in lines_of if line["kind"] == "valid"][-1] >= 0.95
     losses = [[line["loss"] for line in lines_of if line["kind"] == "train"] for lines_of in (one, two)]
-    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+    assert len(losses[0]) == 48
+    assert losses[0][:24] == pytest.approx(losses[1][:24], abs=1e-3)
+    assert losses[0] == pytest.approx(losses[1], abs=1e-2)
 
 
 def test_a_task_that_looking_solves_is_learned_by_questions_never_seen(encoder: Path, tmp_path: Path):
