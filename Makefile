@@ -29,8 +29,13 @@ endif
 train: install  ## Train a tensor-parallel GPT-2 on Shakespeare here and now, about two minutes on two cores
 	@$(BIN)/mlm-train experiment=quickstart $(ARGS)
 
-test: install  ## Run the tests, under 20 minutes on two cores
+test: install  ## Run the tests, under 20 minutes on two cores; ARGS="tests/unit -k name" runs some
+ifeq ($(ARGS),)
+	$(BIN)/python -m pytest -m "not long" -n 2 tests/unit
+	$(BIN)/python -m pytest -m "not long" --ignore tests/unit
+else
 	$(BIN)/python -m pytest -m "not long" $(ARGS)
+endif
 
 test-long: install  ## Run what takes longer: whole recipes over several seeds
 	$(BIN)/python -m pytest -m long $(ARGS)

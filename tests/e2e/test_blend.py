@@ -146,14 +146,12 @@ def test_resets_at_documents_change_the_loss_and_are_the_same_at_every_layout(la
     resets = ["data.reset_positions=true", "data.reset_attention=true"]
     trained(launches, "plain", *one)
     out = trained(launches, "reset", *one, *resets).out
-    trained(launches, "reset_tp", *one, *resets, "tp=2")
-    trained(launches, "reset_dp", *one, *resets, "dp=2")
+    trained(launches, "reset_split", *one, *resets, "tp=2", "dp=2")
     assert "positions and attention begin anew at each document" in out
     plain, reset = (losses(launches.folder / name) for name in ("plain", "reset"))
     assert samples(launches, "plain", dp=1) == samples(launches, "reset", dp=1)
     assert plain != reset
-    for name in ("reset_tp", "reset_dp"):
-        assert losses(launches.folder / name) == pytest.approx(reset, rel=1e-6)
+    assert losses(launches.folder / "reset_split") == pytest.approx(reset, rel=1e-6)
 
 
 def refused(launches: Launches, *words: str) -> str:

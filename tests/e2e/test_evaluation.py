@@ -25,7 +25,7 @@ PASSAGES = [
     "He asked for water, and all they had was wine",
     "They walked until the road ended at the sea",
 ]
-LAYOUTS = {"tp2": ["tp=2"], "tp4": ["tp=4"], "dp2": ["dp=2", "batch_tokens=64"], "tp2dp2": ["tp=2", "dp=2"]}
+LAYOUTS = {"tp4": ["tp=4"], "dp2": ["dp=2", "batch_tokens=64"], "tp2dp2": ["tp=2", "dp=2"]}
 
 
 @pytest.fixture(scope="module")

@@ -92,8 +92,7 @@ LAYOUTS = {
     "tp1": ["tp=1"],
     "tp2": ["tp=2"],
     "dp2": ["tp=1", "dp=2", "train.micro_batch_size=2"],
-    "accumulated": ["tp=1", "train.micro_batch_size=1"],
-    "tp2dp2": ["tp=2", "dp=2", "train.micro_batch_size=1"],
+    "tp2dp2_accumulated": ["tp=2", "dp=2", "train.micro_batch_size=1"],
 }
 
 
@@ -102,6 +101,7 @@ def test_the_command_counts_and_learns_the_same_at_every_layout(launches):
     for name, words in LAYOUTS.items():
         base = [w for w in TINY if not w.startswith(("tp=", "train.final", "train.micro", "train.save"))]
         base += [] if any("micro_batch" in w for w in words) else ["train.micro_batch_size=4"]
+        base += ["train.final_eval_samples=64"]
         trained(launches, name, *base, "model.dropout=0", "model.attention_dropout=0", *words)
         run = launches.folder / name
         valid = records(run, "valid")[-1]
