@@ -83,6 +83,7 @@ FP16 = [
 ]
 
 
+@pytest.mark.long
 def test_fp16_goes_on_after_a_resume_as_if_it_had_not_been_stopped(launches):
     for words in (
         ["train.steps=12", "run_dir=unbroken"],

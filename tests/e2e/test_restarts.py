@@ -76,6 +76,7 @@ def test_a_rank_that_sleeps_is_warned_of_and_then_named_with_the_line_it_sleeps_
     assert "at hang (sitecustomize.py:" in report.splitlines()[0]
 
 
+@pytest.mark.long
 def test_a_hang_across_both_axes_is_traced_to_the_rank_that_sleeps(launches: Launches) -> None:
     layout = ["dp=2", "train.global_batch_size=8", "train.micro_batch_size=4", "launch.timeout_s=8"]
     words = [w for w in TINY if not w.startswith(("train.global", "train.micro"))]

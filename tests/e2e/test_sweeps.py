@@ -68,6 +68,7 @@ def its_run(launched: Launched) -> psutil.Process:
     return child
 
 
+@pytest.mark.long
 def test_a_study_tells_and_skips_what_fails_and_the_same_command_does_the_rest(launches: Launches) -> None:
     (launches.folder / "mine" / "study").mkdir(parents=True)
     (launches.folder / "mine" / "study" / "four.yaml").write_text(STUDY)
