@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
+
+from tests.unit.corpus.web_server import QuietHandler, serving
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -22,19 +22,8 @@ def hub_server(
     """
     requests: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_HEAD(self) -> None:
-            self._answer(with_body=False)
-
-        def do_GET(self) -> None:
-            self._answer(with_body=True)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def _answer(self, with_body: bool) -> None:
+    class Handler(QuietHandler):
+        def answer(self, with_body: bool) -> None:
             requests.append(f"{self.command} {self.path}")
             repository, _, rest = unquote(self.path).removeprefix("/datasets/").partition("/resolve/")
             key = f"{repository}/{rest.partition('/')[2]}"
@@ -54,12 +43,5 @@ def hub_server(
             if with_body:
                 self.wfile.write(body)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", requests
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as url:
+        yield url, requests
