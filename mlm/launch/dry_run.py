@@ -68,12 +68,16 @@ def show(
 def _model_rows(config: TrainConfig) -> list[tuple[str, str]]:
     model, task = config.model, config.finetune.task
     padded, real = count_parameters(model, task=task).total, count_real_parameters(model, task).total
-    head = "tied" if model.tie_embeddings else "untied"
+    head = (
+        f"{'tied' if model.tie_embeddings else 'untied'} output layer"
+        if task is None
+        else f"a head for {task}"
+    )
     return [
         (
             model.name,
             f"{model.num_layers} layers, hidden {model.hidden_size}, {model.num_heads} heads, "
-            f"sequence {model.seq_length}, {head} output layer",
+            f"sequence {model.seq_length}, {head}",
         ),
         (
             "parameters",
