@@ -96,6 +96,9 @@ def _from_web(file: WebFile, folder: Path) -> Path:
     if arrived.is_file():
         return arrived  # an archive that another file has been taken out of
     with open(begun, "ab") as out:
+        if out.tell() > file.size:
+            out.truncate(0)  # of another file, and nothing follows its end
+            out.seek(0)
         http_get(file.url, out, resume_size=out.tell(), expected_size=file.size)
     return begun.rename(arrived)
 

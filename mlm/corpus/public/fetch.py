@@ -184,8 +184,7 @@ def _check_arrived(path: Path, url: str, size: int, sha256: str, folder: Path) -
 
 
 def _make(file: Wanted, source: Path, out: Path, where: str) -> None:
-    problems = library_problems(needs_parquet=bool(file.convert))
-    if problems and file.convert:
+    if file.convert and (problems := library_problems(needs_parquet=True)):
         raise ConfigError(problems)
     try:
         file.make(source, out)
@@ -247,9 +246,9 @@ def _instruction(public: PublicSet, files: Sequence[Wanted], folder: Path) -> st
     source, known = first.source, first.published
     lines = [", ".join(file.published.name for file in files)]
     if not first.member:
-        lines[0] += f" ({_identity(known.size, known.sha256) or 'checksum not known'})"
+        lines[0] += f" ({_size_and_sha256(known.size, known.sha256) or 'checksum not known'})"
     if source:
-        stated = _identity(source.size, source.sha256) if first.is_made else ""
+        stated = _size_and_sha256(source.size, source.sha256) if first.is_made else ""
         lines.append(f"    get   {source.url}{f' ({stated})' if stated else ''}")
     if first.by_hand:
         lines.append(f"    {'or    ' if source else 'get   '}{first.by_hand}")
@@ -259,7 +258,7 @@ def _instruction(public: PublicSet, files: Sequence[Wanted], folder: Path) -> st
     return "\n".join(lines)
 
 
-def _identity(size: int, sha256: str) -> str:
+def _size_and_sha256(size: int, sha256: str) -> str:
     """Size and checksum as far as known."""
     return ", ".join([*([f"{size:,} bytes"] if size else []), *([f"sha256 {sha256}"] if sha256 else [])])
 

@@ -70,6 +70,15 @@ def test_a_broken_download_is_taken_up_where_it_ended(archive: bytes, tmp_path: 
     assert outcome.there[0].read_bytes() == MEMBERS["PAIRS/train.tsv"]
 
 
+def test_more_than_the_whole_file_is_no_beginning_of_it(archive: bytes, tmp_path: Path):
+    begun = tmp_path / "to" / ".pairs.partial" / "PAIRS.zip.incomplete"
+    begun.parent.mkdir(parents=True)
+    begun.write_bytes(archive + b"more")
+    with web_server({"/data/PAIRS.zip": archive}) as (url, _):
+        outcome = fetch.fetch(pairs(url, archive), tmp_path / "to", print)
+    assert outcome.there[0].read_bytes() == MEMBERS["PAIRS/train.tsv"]
+
+
 def test_the_hubs_token_goes_to_the_hub_only(archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with web_server({"/data/PAIRS.zip": archive}) as (url, requests):
